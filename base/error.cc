@@ -5,8 +5,12 @@
 
 namespace tutti {
 
+std::string ErrnoText(int error_number) {
+  return error_number == 0 ? "the system gave no reason" : std::generic_category().message(error_number);
+}
+
 void ThrowSystem(const std::string& what, int error_number) {
-  Throw(tuttiSystemError, "{}: {}", what, std::generic_category().message(error_number));
+  Throw(tuttiSystemError, "{}: {}", what, ErrnoText(error_number));
 }
 
 void ThrowErrno(const std::string& what) { ThrowSystem(what, errno); }

@@ -32,7 +32,10 @@ template <typename... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Throws tuttiSystemError: "<what>: <strerror(error_number)>".
+// The system's words for an errno; for 0, that it gave no reason. Libraries may fail without setting errno.
+std::string ErrnoText(int error_number);
+
+// Throws tuttiSystemError: "<what>: <ErrnoText(error_number)>".
 [[noreturn]] void ThrowSystem(const std::string& what, int error_number);
 // As above with errno, read first.
 [[noreturn]] void ThrowErrno(const std::string& what);

@@ -29,11 +29,11 @@ class MarkedPage {
  public:
   MarkedPage() {
     void* const memory = mmap(nullptr, sizeof(Word), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) ThrowErrno("mapping a page");
+    if (memory == MAP_FAILED) ThrowErrno("cannot map a page");
     if (madvise(memory, sizeof(Word), MADV_WIPEONFORK) != 0) {
       const int error = errno;
       munmap(memory, sizeof(Word));
-      ThrowSystem("marking a page", error);
+      ThrowSystem("cannot mark a page (MADV_WIPEONFORK)", error);
     }
     word_ = new (memory) Word(0);
   }

@@ -25,7 +25,7 @@ grep -qE '^\| all_reduce \| 2 \| 8 \|[^|]*\|[^|]*\| [0-9.]+ \(' "$work/tables.md
 # Outside a dry run the table shows Tutti's own libnccl as refused, and the run succeeds.
 LD_LIBRARY_PATH=$build/testing/fake_cuda "$build/bench/tutti-bench" all_reduce --memory device -t 2 -b 8 -e 8 --cell-ms 1 --repeat 1 \
   --vs nccl --nccl "$build/interop/nccl/lib/libnccl.so.2" >"$work/refused" 2>&1 || { cat "$work/refused"; fail "refusal is a failure"; }
-grep -q '# refused: nccl: .*libnccl.so.2 is Tutti.s own' "$work/refused" || { cat "$work/refused"; fail "Tutti's own was not refused"; }
+grep -q '# refused: nccl: .*libnccl.so.2 is Tutti.s, not NVIDIA.s' "$work/refused" || { cat "$work/refused"; fail "Tutti's own was not refused"; }
 grep -qE '^ +8 .* refused' "$work/refused" || fail "the table does not say refused"
 
 # A failed part is recorded, and the other parts still run.

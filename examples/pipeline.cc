@@ -140,7 +140,8 @@ int StageProcess(int stage, int stages, const std::array<int, 2>& pipe, std::chr
       if (write(pipe[1], &id, sizeof id) != kSize) throw Error(tuttiSystemError, "the id could not be written");
     }
     close(pipe[1]);  // so that no stage waits for an id that cannot come
-    if (stage != 0 && read(pipe[0], &id, sizeof id) != kSize) throw Error(tuttiSystemError, "no id came");
+    if (stage != 0 && read(pipe[0], &id, sizeof id) != kSize)
+      throw Error(tuttiSystemError, "the unique id did not arrive");
     RunStage(stage, stages, id, forward);
     return 0;
   } catch (const std::exception& error) {

@@ -83,7 +83,7 @@ InterfaceFilter InterfaceFilter::Parse(std::string_view text, std::string_view v
     if (item.empty()) continue;
     if (item.size() > longest) refuse(fmt::format("an interface name has at most {} characters", longest));
     if (item.find_first_of("/ \t\n=^") != std::string_view::npos || !IsPrintable(item)) {
-      refuse("it holds a character that no interface name has");
+      refuse("an interface name cannot contain one of its characters");
     }
     filter.names.emplace_back(item);
   }
@@ -141,7 +141,7 @@ std::vector<InterfaceAddress> ChooseInterfaces(const std::vector<InterfaceAddres
     for (const auto& candidate : interfaces) {
       present += fmt::format("{}{} {}", present.empty() ? "" : ", ", candidate.interface, candidate.address.IpText());
     }
-    Throw(tuttiInvalidUsage, "no network address fits {}={} and TUTTI_SOCKET_FAMILY=\"{}\"; this machine has: {}",
+    Throw(tuttiInvalidUsage, "no network address matches {}={} and TUTTI_SOCKET_FAMILY=\"{}\"; this machine has: {}",
           kIfname, Quoted(ifname), family, present.empty() ? "none" : present);
   }
   KeepFewOfEachFamily(fitting);
@@ -159,7 +159,7 @@ std::uint16_t ParsePort(std::string_view variable, std::string_view text) {
   unsigned port = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), port);
   if (status != std::errc() || end != text.data() + text.size() || port == 0 || port > 65535) {
-    Throw(tuttiInvalidUsage, "{}: {} is no port; it takes a number from 1 to 65535", variable, Quoted(text));
+    Throw(tuttiInvalidUsage, "{}: {} is not a port; it takes a number from 1 to 65535", variable, Quoted(text));
   }
   return static_cast<std::uint16_t>(port);
 }
@@ -193,7 +193,7 @@ std::vector<SocketAddress> Resolve(std::string_view variable, const HostPort& pl
   addrinfo* list = nullptr;
   const int status = getaddrinfo(place.host.c_str(), nullptr, &hints, &list);
   if (status != 0) {
-    Throw(tuttiInvalidUsage, "{}: the host {} has no {}address: {}", variable, Quoted(place.host),
+    Throw(tuttiInvalidUsage, "{}: cannot resolve the host {} to an {}address: {}", variable, Quoted(place.host),
           family == "inet6"  ? "IPv6 "
           : family == "inet" ? "IPv4 "
                              : "",

@@ -150,8 +150,8 @@ PeerUser Judge(uid_t user) {
   const auto own = geteuid();
   if (user == own) return {};
   return Refuse(
-      fmt::format("it belongs to user {} of this machine, and this process to user {}; with TUTTI_ALLOW_OTHER_USERS=1 "
-                  "ranks may belong to several",
+      fmt::format("it belongs to user {} of this machine, but this process to user {}; set TUTTI_ALLOW_OTHER_USERS=1 "
+                  "to allow ranks of several users",
                   user, own));
 }
 
@@ -162,7 +162,7 @@ PeerUser UserOfUnixPeer(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
-    return Refuse("the kernel does not say whose it is");
+    return Refuse("the kernel does not report which user it belongs to");
   }
   return Judge(peer.uid);
 }
@@ -182,8 +182,8 @@ PeerUser UserOfTcpPeer(const Socket& socket) {
   if (!loopback) return {};
   if (owner.how != Found::How::unknown) return gone;
   return Refuse(
-      "the kernel does not say which user's process it is (neither NETLINK_SOCK_DIAG nor /proc/net/tcp is there); "
-      "with TUTTI_ALLOW_OTHER_USERS=1 it need not");
+      "the kernel does not report which user it belongs to (neither NETLINK_SOCK_DIAG nor /proc/net/tcp is available); "
+      "TUTTI_ALLOW_OTHER_USERS=1 skips this check");
 }
 
 }  // namespace tutti::net

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the main benchmark on a fresh checkout: installs the packages that the bench needs, builds it (without tests and
-# tools, and with kernels only for this machine's GPUs), then measures all-reduce on 4 ranks of this machine, in Tutti
-# and in every installed peer library, and checks every result. Takes about three minutes after the build.
+# tools, and with kernels only for this machine's GPUs), then measures all-reduce on 4 ranks of this machine, in Tutti,
+# in every installed peer library and in the naive program ("flat"), and checks every result. Takes about three minutes
+# after the build.
 #   scripts/bench.sh                      as above
 #   scripts/bench.sh TUTTI-BENCH-ARGS     builds, then runs tutti-bench with these arguments instead
 # Outside this checkout it leaves only apt packages.

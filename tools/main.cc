@@ -9,7 +9,7 @@
 #include "tools/commands.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("What Tutti knows about machines and schedules");
+  CLI::App app("Inspects, simulates and tunes Tutti's machines and schedules");
   app.require_subcommand(1);
   tutti::tools::AddCalibrate(app);
   tutti::tools::AddDiagnose(app);

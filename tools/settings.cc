@@ -25,9 +25,9 @@ void PrintTable() {
 }  // namespace
 
 void AddSettings(CLI::App& app) {
-  auto* const command = app.add_subcommand("settings", "every environment variable that Tutti reads");
+  auto* const command = app.add_subcommand("settings", "list every environment variable that Tutti reads");
   const auto markdown = std::make_shared<bool>(false);
-  command->add_flag("--markdown", *markdown, "as a table for a page");
+  command->add_flag("--markdown", *markdown, "print a Markdown table");
   command->callback([markdown] {
     if (*markdown) return PrintTable();
     for (const auto& doc : SettingDocs()) fmt::print("{:<22} {}; {}\n", doc.name, doc.meaning, doc.allowed);

@@ -137,7 +137,8 @@ class Flow {
     if (++visits_ > kMaxVisits) {
       const auto& steps = actor.block->steps;
       if (actor.step < std::ssize(steps)) {
-        steps[actor.step].element.Refuse("thread blocks wait for one another more often than in any program in use");
+        steps[actor.step].element.Refuse(
+            "thread blocks wait for one another too often: the program is too complex to check");
       }
     }
     return Advance(rank, actor);
@@ -216,7 +217,7 @@ class Flow {
       const auto twice = result->contributions & read[i]->contributions;
       for (int r = 0; r < n_; ++r) {
         if (twice[r]) {
-          step.element.Refuse("GPU {} adds the contribution of GPU {} to chunk {}, where it is already",
+          step.element.Refuse("GPU {} adds the contribution of GPU {} to chunk {}, which already includes it",
                               rank.schedule.rank, r, result->block);
         }
       }

@@ -38,7 +38,7 @@ ProgramLanes::Steps ProgramLanes::Before(int block, int step, int depth) {
   const auto& instructions = rank_.thread_blocks[block].steps;
   const Instruction& instruction = instructions[step];
   if (depth > kMaxWaitsInARow) {
-    instruction.element.Refuse("more than {} steps wait for steps that only wait, or in a circle", kMaxWaitsInARow);
+    instruction.element.Refuse("more than {} nop steps wait for one another in a row or in a cycle", kMaxWaitsInARow);
   }
   if (instruction.awaited_block != -1 && instruction.awaited_step != -1) {
     Add(steps, Done(instruction.awaited_block, instruction.awaited_step, depth), instruction);
@@ -62,8 +62,8 @@ const ProgramLanes::Steps& ProgramLanes::Done(int block, int step, int depth) {
 void ProgramLanes::Add(Steps& steps, const Steps& more, const Instruction& instruction) {
   waits_ += std::ssize(more);
   if (waits_ > kMaxWaits) {
-    instruction.element.Refuse("more than {} waits on a GPU, where those of steps that only wait count again",
-                               kMaxWaits);
+    instruction.element.Refuse(
+        "more than {} waits on a GPU (the waits of a nop step count for each step that depends on it)", kMaxWaits);
   }
   for (const auto& [lane, place] : more) {
     const auto entry = steps.try_emplace(lane, place).first;

@@ -139,25 +139,25 @@ TEST(Program, NonsenseIsRefusedWithLineAndReason) {
     ExpectHas(WhyRefused(With(right, what, by)), words);
   };
   expect("<algo", "<algorithm", {"program.xml:"});
-  expect("coll=\"allreduce\"", "coll=\"custom\"", {"program.xml:2:", "coll is allreduce"});
-  expect("ngpus=\"4\"", "ngpus=\"5\"", {"program.xml:2:", "4 <gpu> where ngpus is 5"});
+  expect("coll=\"allreduce\"", "coll=\"custom\"", {"program.xml:2:", "coll must be allreduce"});
+  expect("ngpus=\"4\"", "ngpus=\"5\"", {"program.xml:2:", "4 <gpu> elements, but ngpus is 5"});
   expect("ngpus=\"4\"", "ngpus=\"1000000\"", {"program.xml:2:", "ngpus", "from 1 to 256"});
   expect("nchunksperloop=\"2\"", "", {"program.xml:2:", "no nchunksperloop"});
-  expect("allreduce", "allgather", {"program.xml:2:", "no multiple of the 4 GPUs"});
-  expect("gpu id=\"0\"", "gpu id=\"1\"", {"program.xml:", "a second <gpu> with id=1"});
+  expect("allreduce", "allgather", {"program.xml:2:", "not a multiple of the 4 GPUs"});
+  expect("gpu id=\"0\"", "gpu id=\"1\"", {"program.xml:", "more than one <gpu> with id=1"});
   expect("i_chunks=\"2\"", "i_chunks=\"3\"", {"program.xml:3:", "i_chunks", "from 0 to 2"});
   expect("send=\"1\"", "send=\"4\"", {"program.xml:4:", "send", "from -1 to 3"});
-  expect("send=\"1\"", "send=\"-1\"", {"program.xml:5:", "sends to nobody"});
-  expect("recv=\"1\"", "recv=\"-1\"", {"program.xml:6:", "receives from nobody"});
+  expect("send=\"1\"", "send=\"-1\"", {"program.xml:5:", "no rank to send to"});
+  expect("recv=\"1\"", "recv=\"-1\"", {"program.xml:6:", "no rank to receive from"});
   expect("chan=\"0\"", "chan=\"999\"", {"program.xml:4:", "chan"});
-  expect("type=\"s\"", "type=\"x\"", {"program.xml:5:", "type is s, r,"});
-  expect("srcbuf=\"i\"", "srcbuf=\"q\"", {"program.xml:5:", "srcbuf is i, o or s"});
+  expect("type=\"s\"", "type=\"x\"", {"program.xml:5:", "type must be s, r,"});
+  expect("srcbuf=\"i\"", "srcbuf=\"q\"", {"program.xml:5:", "srcbuf must be i, o or s"});
   expect("srcoff=\"1\"", "srcoff=\"2\"", {"program.xml:5:", "srcoff", "from 0 to 1"});
   expect("srcbuf=\"i\" srcoff=\"1\"", "srcbuf=\"s\" srcoff=\"0\"",
          {"program.xml:5:", "1 chunks of a buffer that has 0"});
   expect("cnt=\"1\"", "cnt=\"0\"", {"program.xml:5:", "cnt"});
-  expect("hasdep=\"1\"", "hasdep=\"0\"", {"program.xml:9:", "does not tell anybody"});
-  expect("s=\"1\"", "s=\"0\"", {"program.xml:6:", "a second <step> with s=0"});
+  expect("hasdep=\"1\"", "hasdep=\"0\"", {"program.xml:9:", "does not signal its completion"});
+  expect("s=\"1\"", "s=\"0\"", {"program.xml:6:", "more than one <step> with s=0"});
   expect("<tb", "<thread", {"program.xml:"});
   ExpectHas(WhyRefused(""), {"program.xml:"});
   ExpectHas(WhyRefused("<algo/>"), {"program.xml:1:", "no coll"});
@@ -174,7 +174,7 @@ TEST(Program, WaitsInACircleAreRefused) {
   };
   ExpectHas(WhyRefused("<algo coll=\"allreduce\" nchunksperloop=\"1\" ngpus=\"1\"><gpu id=\"0\">" + wait(1) + wait(0) +
                        "</gpu></algo>"),
-            {"program.xml:1:", "in a circle"});
+            {"program.xml:1:", "in a cycle"});
 }
 
 }  // namespace

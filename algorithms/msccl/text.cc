@@ -43,12 +43,13 @@ std::vector<xml::XmlElement> Numbered(const xml::XmlElement& parent, std::string
                                       int most) {
   auto children = parent.children();
   if (std::ssize(children) > most)
-    parent.Refuse("<{}> has {} <{}>; {} is the most", parent.name(), children.size(), name, most);
+    parent.Refuse("<{}> has {} <{}>; the limit is {}", parent.name(), children.size(), name, most);
   std::vector<const xml::XmlElement*> by_number(children.size());
   for (const xml::XmlElement& child : children) {
-    if (child.name() != name) child.Refuse("<{}> in <{}>, where only <{}> belong", child.name(), parent.name(), name);
+    if (child.name() != name)
+      child.Refuse("<{}> in <{}>, where only <{}> is allowed", child.name(), parent.name(), name);
     auto& place = by_number[Required(child, number, 0, static_cast<int>(children.size()) - 1)];
-    if (place != nullptr) child.Refuse("a second <{}> with {}={}", name, number, child.Text(number));
+    if (place != nullptr) child.Refuse("more than one <{}> with {}={}", name, number, child.Text(number));
     place = &child;
   }
   std::vector<xml::XmlElement> sorted;
@@ -57,19 +58,19 @@ std::vector<xml::XmlElement> Numbered(const xml::XmlElement& parent, std::string
 }
 
 int RanksIn(const xml::XmlElement& root) {
-  if (root.name() != "algo") root.Refuse("<{}> where <algo> belongs", root.name());
+  if (root.name() != "algo") root.Refuse("<{}> where <algo> is expected", root.name());
   return Required(root, "ngpus", 1, kMaxProgramRanks);
 }
 
 class Reader {
  public:
   explicit Reader(const xml::XmlElement& root) {
-    if (root.name() != "algo") root.Refuse("<{}> where <algo> belongs", root.name());
+    if (root.name() != "algo") root.Refuse("<{}> where <algo> is expected", root.name());
     text_.name = root.Text("name", "unnamed");
     const auto word = root.RequiredText("coll");
     const auto known = std::ranges::find(kCollectives, word, [](const auto& each) { return each.first; });
     if (known == kCollectives.end()) {
-      root.Refuse("coll is allreduce, reducescatter, allgather, alltoall, broadcast, reduce or gather; not this one");
+      root.Refuse("coll must be allreduce, reducescatter, allgather, alltoall, broadcast, reduce or gather");
     }
     text_.collective = known->second;
     const int n = nranks_ = RanksIn(root);
@@ -77,11 +78,11 @@ class Reader {
     text_.blocks = Required(root, "nchunksperloop", 1, kMaxProgramBlocks);
     CountChunks(root, 2 * n * text_.blocks);  // 16 Mi at most
     if (schedule::HasBlocksOfRanks(text_.collective) && text_.blocks % n != 0) {
-      root.Refuse("nchunksperloop is {}, which is no multiple of the {} GPUs", text_.blocks, n);
+      root.Refuse("nchunksperloop is {}, which is not a multiple of the {} GPUs", text_.blocks, n);
     }
     text_.in_place = Optional(root, "inplace", 0, 1, 0) == 1;
     const auto gpus = Numbered(root, "gpu", "id", kMaxProgramRanks);
-    if (std::ssize(gpus) != n) root.Refuse("{} <gpu> where ngpus is {}", gpus.size(), n);
+    if (std::ssize(gpus) != n) root.Refuse("{} <gpu> elements, but ngpus is {}", gpus.size(), n);
     for (const xml::XmlElement& gpu : gpus) ReadRank(gpu);
   }
 
@@ -91,7 +92,7 @@ class Reader {
   void CountChunks(const xml::XmlElement& element, int more) {
     chunks_ += more;
     if (chunks_ <= kMaxProgramChunks) return;
-    element.Refuse("{} chunks in all GPUs' buffers and more; {} is the most", chunks_, kMaxProgramChunks);
+    element.Refuse("the GPUs' buffers have at least {} chunks in total; the limit is {}", chunks_, kMaxProgramChunks);
   }
 
   int BlocksIn(Buffer buffer) const {
@@ -118,7 +119,7 @@ class Reader {
     const auto blocks = Numbered(gpu, "tb", "id", kMaxProgramLaneSteps);
     thread_blocks_ += static_cast<int>(blocks.size());
     if (thread_blocks_ > kMaxProgramThreadBlocks) {
-      gpu.Refuse("{} thread blocks so far; {} is the most of all GPUs", thread_blocks_, kMaxProgramThreadBlocks);
+      gpu.Refuse("at least {} thread blocks; the limit for all GPUs is {}", thread_blocks_, kMaxProgramThreadBlocks);
     }
     for (const xml::XmlElement& block : blocks) ReadThreadBlock(block, rank);
     for (const ThreadBlock& block : rank.thread_blocks) {
@@ -133,7 +134,7 @@ class Reader {
     block.connection = Optional(element, "chan", 0, kMaxProgramConnections - 1, 0);
     text_.connections = std::max(text_.connections, block.connection + 1);
     if (nranks_ * nranks_ * text_.connections > kMaxProgramWays) {
-      element.Refuse("chan is {}; {} GPUs may have {} channels", block.connection, nranks_,
+      element.Refuse("chan is {}; with {} GPUs there can be {} channels", block.connection, nranks_,
                      kMaxProgramWays / (nranks_ * nranks_));
     }
     int lane_steps = 0;
@@ -142,7 +143,7 @@ class Reader {
       lane_steps += block.steps.back().count;
       steps_ += block.steps.back().count;
       if (lane_steps > kMaxProgramLaneSteps || steps_ > kMaxProgramSteps) {
-        step.Refuse("more steps, counted by chunks, than the {} of a thread block or {} of a program",
+        step.Refuse("too many steps: counted per chunk, a thread block can have {} and a program {}",
                     kMaxProgramLaneSteps, kMaxProgramSteps);
       }
     }
@@ -151,12 +152,12 @@ class Reader {
   Instruction ReadStep(const xml::XmlElement& element, const ThreadBlock& block) const {
     const auto word = element.RequiredText("type");
     const auto known = std::ranges::find(kOperations, word, &Instruction::Operation::name);
-    if (known == kOperations.end()) element.Refuse("type is s, r, rcs, rrs, rrc, rrcs, cpy, re or nop; not this one");
+    if (known == kOperations.end()) element.Refuse("type must be s, r, rcs, rrs, rrc, rrcs, cpy, re or nop");
     Instruction step{&*known, {}, {}, 1, -1, -1, false, element};
     if (step.operation->sends && block.send == -1)
-      element.Refuse("\"{}\" in a thread block that sends to nobody", word);
+      element.Refuse("\"{}\" in a thread block that has no rank to send to", word);
     if (step.operation->receives && block.receive == -1) {
-      element.Refuse("\"{}\" in a thread block that receives from nobody", word);
+      element.Refuse("\"{}\" in a thread block that has no rank to receive from", word);
     }
     step.count = Optional(element, "cnt", step.is_nop() ? 0 : 1, text_.blocks, 1);
     if (step.operation->reads) step.source = ReadRange(element, "srcbuf", "srcoff", step.count);
@@ -170,10 +171,10 @@ class Reader {
   Instruction::Range ReadRange(const xml::XmlElement& element, const char* buffer, const char* offset,
                                int count) const {
     const auto word = element.RequiredText(buffer);
-    if (word != "i" && word != "o" && word != "s") element.Refuse("{} is i, o or s; not this one", buffer);
+    if (word != "i" && word != "o" && word != "s") element.Refuse("{} must be i, o or s", buffer);
     Instruction::Range range{word == "i" ? Buffer::input : word == "o" ? Buffer::output : Buffer::scratch};
     const int blocks = BlocksIn(range.buffer);
-    if (count > blocks) element.Refuse("{} chunks of a buffer that has {}", count, blocks);
+    if (count > blocks) element.Refuse("the step uses {} chunks of a buffer that has {}", count, blocks);
     range.first = Required(element, offset, 0, blocks - count);
     return range;
   }
@@ -188,11 +189,13 @@ class Reader {
     const ThreadBlock& awaited = rank.thread_blocks[step.awaited_block];
     const auto place = &step - block.steps.data();
     if (&awaited == &block && step.awaited_step >= place) {
-      step.element.Refuse("a dependency on step {} of its own thread block, which comes no earlier", step.awaited_step);
+      step.element.Refuse("a dependency on step {} of its own thread block, which is not an earlier step",
+                          step.awaited_step);
     }
     if (!awaited.steps[step.awaited_step].is_awaited) {
-      step.element.Refuse("a dependency on step {} of thread block {}, which does not tell anybody (hasdep=\"0\")",
-                          step.awaited_step, step.awaited_block);
+      step.element.Refuse(
+          "a dependency on step {} of thread block {}, which does not signal its completion (hasdep=\"0\")",
+          step.awaited_step, step.awaited_block);
     }
   }
 

@@ -115,8 +115,7 @@ SymbolicRun::Connection& SymbolicRun::TargetOf(const Operand& operand, int write
 
 void SymbolicRun::Spend(std::int64_t effort) {
   if (options_.effort != nullptr && (*options_.effort -= effort) < 0) {
-    throw Violation(
-        "its proof costs more than that of any program in use: it has too many steps, thread blocks or waits");
+    throw Violation("it is too complex to prove: it has too many steps, thread blocks or waits");
   }
 }
 
@@ -129,8 +128,7 @@ SymbolicRun::Snapshot SymbolicRun::TakeSnapshot(const Actor& actor) {
   const auto clock_bytes = static_cast<std::int64_t>(actors_.size() * sizeof(Clock::value_type));
   Spend(static_cast<std::int64_t>(actors_.size()) / kClocksPerEffort);
   if (options_.effort != nullptr && living_snapshots_ * clock_bytes > kMaxProofMemory) {
-    throw Violation(
-        "its proof takes more memory than that of any program in use: it has too many thread blocks and waits");
+    throw Violation("its proof would take too much memory: it has too many thread blocks and waits");
   }
   return std::make_shared<const LivingClock>(actor.clock, living_snapshots_);
 }
@@ -316,7 +314,7 @@ void SymbolicRun::CheckLength(const Actor& actor, const Operand& operand, int le
   const bool received = operand.kind == OperandKind::output && ranks_.front().collective == Collective::all_to_all;
   const int own = LengthOf(actor.rank, operand.block + (received ? blocks_ : 0), actor.chunk);
   if (own == length) return;
-  Fail(EventOf(actor), fmt::format("the step's chunk is {} long, that of {}[{}] is {}", length,
+  Fail(EventOf(actor), fmt::format("the step's chunk has length {}, but that of {}[{}] has length {}", length,
                                    operand.kind == OperandKind::input ? "in" : "out", operand.block, own));
 }
 
@@ -328,7 +326,7 @@ Expressions::Id SymbolicRun::Load(Actor& actor, const Operand& operand, const Ev
   if (cell.value() == Expressions::kNothing) Fail(event, fmt::format("nothing was written to block {}", operand.block));
   const Event& written = cell.last_write();
   if (operand.kind == OperandKind::scratch && (written.chunk != event.chunk || written.operation != event.operation)) {
-    Fail(event, fmt::format("scratch[{}] is of another chunk, written by {}", operand.block, Where(written)));
+    Fail(event, fmt::format("scratch[{}] holds another chunk, written by {}", operand.block, Where(written)));
   }
   return operand.scaled ? expressions_.Scaled(cell.value()) : cell.value();
 }
@@ -353,7 +351,7 @@ Expressions::Id SymbolicRun::Empty(Actor& actor, const Operand& operand, const E
   --slot.unread;
   if (slot.length != length || slot.filled.operation != event.operation || slot.filled.chunk != event.chunk) {
     Fail(event,
-         fmt::format("expects a slot of length {}, chunk {}, operation {}; it meets one of length {}, filled by {}",
+         fmt::format("expects a slot of length {}, chunk {}, operation {}, but finds one of length {}, filled by {}",
                      length, event.chunk, event.operation, slot.length, Where(slot.filled)));
   }
   for (const auto& [cell, value] : slot.references) {

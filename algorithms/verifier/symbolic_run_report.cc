@@ -31,7 +31,7 @@ std::string SymbolicRun::Spell(const Obstacle& obstacle, const Actor& actor) {
   const auto slots = TargetOf(operand, actor.rank).slots.size();
   if (operand.kind == OperandKind::to)
     return fmt::format("waits for rank {} to empty one of {} slots", operand.peer, slots);
-  return fmt::format("waits for everybody else to empty one of {} posted slots", slots);
+  return fmt::format("waits for the other ranks to empty one of {} posted slots", slots);
 }
 
 void SymbolicRun::CheckNothingLeft() {
@@ -45,7 +45,7 @@ void SymbolicRun::CheckNothingLeft() {
 }
 
 std::string SymbolicRun::Where(const Event& event) const {
-  if (event.actor == -1) return "nobody";
+  if (event.actor == -1) return "no step";
   const Actor& actor = actors_[event.actor];
   if (event.step == -1) return fmt::format("the caller on rank {} before operation {}", actor.rank, event.operation);
   return fmt::format("{}, operation {}",

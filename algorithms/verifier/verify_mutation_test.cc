@@ -131,7 +131,7 @@ TEST(Mutation, WrongPeer) {
   auto ranks = BuildAll(tuttiAlgorithmRing, all_gather, 4);
   Steps(ranks[1])[0].writes[1] = To(3);
   ExpectFound(ranks, Twice(4),
-              {"rank 2 of 4, channel 0, lane 0, step 3, chunk 0", "it meets one", "filled by", "rank 1 of 4"});
+              {"rank 2 of 4, channel 0, lane 0, step 3, chunk 0", "but finds one", "filled by", "rank 1 of 4"});
 }
 
 TEST(Mutation, DeadlockByOrder) {
@@ -192,7 +192,7 @@ TEST(Mutation, ScratchCarriesOver) {
   for (auto& rank : ranks) rank.blocks = 2;
   Steps(ranks[0]).push_back(builders::Finally(builders::MakeStep(1, {Scaled(1)}, {Out(1)})));
   VerifyOptions options{.lengths = {{1, 2}}};
-  ExpectFound(ranks, options, {"rank 1 of 2, channel 0, lane 0, step 1, chunk 1", "scratch[0] is of another chunk"});
+  ExpectFound(ranks, options, {"rank 1 of 2, channel 0, lane 0, step 1, chunk 1", "scratch[0] holds another chunk"});
 }
 
 TEST(Mutation, WrongLength) {
@@ -218,17 +218,17 @@ TEST(Mutation, IllegalSentences) {
   expect(
       gather, [](Schedule& s) { Steps(s)[0].reads = {Scaled(1)}; }, "can be scaled");
   expect(
-      gather, [](Schedule& s) { Steps(s)[0].final = true; }, "nothing is final");
+      gather, [](Schedule& s) { Steps(s)[0].final = true; }, "no step can be final");
   expect(
       gather, [](Schedule& s) { Steps(s)[0].writes = {To(1)}; }, "no connection with itself");
   expect(
       gather, [](Schedule& s) { Steps(s)[0].writes = {To(3)}; }, "there is no rank 3");
   expect(
-      gather, [](Schedule& s) { Steps(s)[0].writes = {From(2)}; }, "read, not written");
+      gather, [](Schedule& s) { Steps(s)[0].writes = {From(2)}; }, "can only be read");
   expect(
-      gather, [](Schedule& s) { Steps(s)[0].reads = {To(2)}; }, "written, not read");
+      gather, [](Schedule& s) { Steps(s)[0].reads = {To(2)}; }, "can only be written");
   expect(
-      gather, [](Schedule& s) { Steps(s)[0].writes = {In(1)}; }, "the input is not written");
+      gather, [](Schedule& s) { Steps(s)[0].writes = {In(1)}; }, "the input must not be written");
   expect(
       gather, [](Schedule& s) { Steps(s)[0].writes = {Scratch(0)}; }, "there is no scratch[0]");
   expect(
@@ -238,7 +238,7 @@ TEST(Mutation, IllegalSentences) {
       },
       "the same operand twice");
   expect(
-      gather, [](Schedule& s) { Steps(s)[0].writes.clear(); }, "reads something and writes something");
+      gather, [](Schedule& s) { Steps(s)[0].writes.clear(); }, "at least one read and one write");
   expect(
       gather, [](Schedule& s) { Steps(s)[0].block = 3; }, "there is no block 3");
   expect(
@@ -246,17 +246,17 @@ TEST(Mutation, IllegalSentences) {
       [](Schedule& s) {
         Steps(s)[0].after = {{1, 0}};
       },
-      "there is no lane 1, step 0");
+      "lane 1, step 0, which does not exist");
   expect(
-      all_gather, [](Schedule& s) { Steps(s)[0].writes = {Post(2)}; }, "a rank posts for itself");
+      all_gather, [](Schedule& s) { Steps(s)[0].writes = {Post(2)}; }, "a rank can post only its own slots");
   expect(
       gather,
       [](Schedule& s) {
         Steps(s)[0].reads = {In(1), From(2)};
       },
-      "nothing is to be reduced");
+      "a step can have only one read");
   expect(
-      gather, [](Schedule& s) { Steps(s)[0].writes.assign(kMaxWrites + 1, To(0)); }, "is the most");
+      gather, [](Schedule& s) { Steps(s)[0].writes.assign(kMaxWrites + 1, To(0)); }, "the limits are");
 }
 
 TEST(Mutation, TwoLanesFillOneConnection) {

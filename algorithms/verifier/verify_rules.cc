@@ -45,17 +45,19 @@ class RankRules {
   std::string CheckStep(const Step& step, const std::vector<Lane>& lanes) {
     const int blocks = schedule_.collective == Collective::all_to_all ? 2 * schedule_.blocks : schedule_.blocks;
     if (step.block < 0 || step.block >= blocks) return fmt::format("there is no block {}", step.block);
-    if (step.reads.empty() || step.writes.empty()) return "a step reads something and writes something";
+    if (step.reads.empty() || step.writes.empty()) return "a step must have at least one read and one write";
     if (Size(step.reads) > kMaxReads || Size(step.writes) > kMaxWrites) {
-      return fmt::format("{} reads and {} writes; {} and {} is the most", step.reads.size(), step.writes.size(),
+      return fmt::format("{} reads and {} writes; the limits are {} and {}", step.reads.size(), step.writes.size(),
                          kMaxReads, kMaxWrites);
     }
-    if (step.final && !IsReducing(schedule_.collective)) return "nothing is reduced here, so nothing is final";
-    if (step.reads.size() > 1 && !IsReducing(schedule_.collective)) return "nothing is to be reduced here";
+    if (step.final && !IsReducing(schedule_.collective))
+      return "this collective does not reduce, so no step can be final";
+    if (step.reads.size() > 1 && !IsReducing(schedule_.collective))
+      return "this collective does not reduce, so a step can have only one read";
     for (const auto& after : step.after) {
       if (after.lane < 0 || after.lane >= Size(lanes) || after.step < 0 ||
           after.step >= Size(lanes[after.lane].steps)) {
-        return fmt::format("there is no lane {}, step {} to come after", after.lane, after.step);
+        return fmt::format("it comes after lane {}, step {}, which does not exist", after.lane, after.step);
       }
     }
     for (const bool written : {false, true}) {
@@ -76,16 +78,17 @@ class RankRules {
       return "only an input that is to be reduced can be scaled";
     }
     switch (operand.kind) {
-      case OperandKind::input: return written ? "the input is not written" : CheckBuffer(operand, HasInput, "input");
+      case OperandKind::input:
+        return written ? "the input must not be written" : CheckBuffer(operand, HasInput, "input");
       case OperandKind::output: return CheckBuffer(operand, HasOutput, "output");
       case OperandKind::scratch:
         if (operand.block >= 0 && operand.block < schedule_.scratch_blocks) return {};
         return fmt::format("there is no scratch[{}]", operand.block);
-      case OperandKind::from: return written ? "from() is read, not written" : CheckConnection(operand, End::emptying);
-      case OperandKind::to: return written ? CheckConnection(operand, End::filling) : "to() is written, not read";
+      case OperandKind::from: return written ? "from() can only be read" : CheckConnection(operand, End::emptying);
+      case OperandKind::to: return written ? CheckConnection(operand, End::filling) : "to() can only be written";
       case OperandKind::post:
         if (!written) return CheckConnection(operand, End::emptying);
-        if (operand.peer != schedule_.rank) return "a rank posts for itself";
+        if (operand.peer != schedule_.rank) return "a rank can post only its own slots";
         return CheckOneLane(operand, End::filling);
     }
     return "unknown place";
@@ -108,8 +111,8 @@ class RankRules {
   std::string CheckOneLane(const Operand& operand, End end) {
     const auto [entry, added] = lane_of_.try_emplace({operand.kind, operand.peer, operand.connection, end}, site_.lane);
     if (added || entry->second == site_.lane) return {};
-    return fmt::format("lane {} is {} that connection already; the order of its slots would be chance", entry->second,
-                       end == End::filling ? "filling" : "emptying");
+    return fmt::format("lane {} is {} that connection already; the order of its slots would be undefined",
+                       entry->second, end == End::filling ? "filling" : "emptying");
   }
 
   const Schedule& schedule_;
@@ -151,8 +154,8 @@ std::optional<std::string> CheckRules(std::span<const Schedule> ranks) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const Schedule& schedule = ranks[r];
     if (schedule.blocks < 1 || (HasBlocksOfRanks(schedule.collective) && schedule.blocks % schedule.nranks != 0)) {
-      return fmt::format("rank {} has {} blocks, which are not the same number for each of {} ranks", r,
-                         schedule.blocks, schedule.nranks);
+      return fmt::format("rank {} has {} blocks, which cannot be divided equally among {} ranks", r, schedule.blocks,
+                         schedule.nranks);
     }
     if (schedule.rank != static_cast<int>(r) || schedule.nranks != static_cast<int>(ranks.size())) {
       return fmt::format("schedule {} of {} is for rank {} of {}", r, ranks.size(), schedule.rank, schedule.nranks);

@@ -87,7 +87,7 @@ std::optional<int> OpenFileNamed(std::string_view path) {
 
 std::uint64_t RandomNumber() {
   std::uint64_t number = 0;
-  if (getrandom(&number, sizeof number, 0) != sizeof number) ThrowErrno("drawing a random number");
+  if (getrandom(&number, sizeof number, 0) != sizeof number) ThrowErrno("cannot get a random number");
   return number;
 }
 
@@ -102,9 +102,9 @@ void WriteToOther(const std::string& path, std::string_view text) {
   if (!file.is_open()) ThrowCannot("write", path);
   const auto status = file.Status();
   if (S_ISFIFO(status.st_mode) && status.st_uid != geteuid()) {
-    Throw(tuttiInvalidUsage, "{} is not written: it is a pipe of another user", Printable(path));
+    Throw(tuttiInvalidUsage, "cannot write {}: it is a pipe of another user", Printable(path));
   }
-  if (S_ISREG(status.st_mode)) Throw(tuttiSystemError, "cannot write {}: it changed meanwhile", Printable(path));
+  if (S_ISREG(status.st_mode)) Throw(tuttiSystemError, "cannot write {}: another process replaced it", Printable(path));
   if (const int flags = fcntl(file.get(), F_GETFL); flags >= 0) fcntl(file.get(), F_SETFL, flags & ~O_NONBLOCK);
   WriteInto(file, path, text);
 }
@@ -143,8 +143,7 @@ std::string ReadFile(const std::string& path, std::size_t most) {
     text.append(piece.data(), static_cast<std::size_t>(got));
     // Checked after each piece, because the file may be endless.
     if (text.size() > most) {
-      Throw(tuttiInvalidArgument, "{} has more than {} bytes, the most that is read of such a file", Printable(path),
-            most);
+      Throw(tuttiInvalidArgument, "{} has more than {} bytes, the limit for such a file", Printable(path), most);
     }
   }
 }
@@ -158,7 +157,7 @@ void WriteFile(const std::string& path, std::string_view text) {
   const bool exists = lstat(path.c_str(), &old) == 0;
   if (exists && S_ISLNK(old.st_mode)) {
     Throw(tuttiInvalidUsage,
-          "{} is not written: it is a symbolic link, which another user may have laid; name the file that is meant",
+          "cannot write {}: it is a symbolic link, which another user may have made; name its target instead",
           Printable(path));
   }
   if (exists && !S_ISREG(old.st_mode)) return WriteToOther(path, text);

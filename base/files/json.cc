@@ -26,7 +26,7 @@ class Surveyor : public nlohmann::json_sax<Json> {
   bool number_unsigned(number_unsigned_t) override { return Count(); }
   bool number_float(number_float_t, const string_t&) override { return Count(); }
   bool string(string_t&) override { return Count(); }
-  bool binary(binary_t&) override { return Refuse("bytes, which are no JSON"); }
+  bool binary(binary_t&) override { return Refuse("binary data, which JSON does not have"); }
   bool key(string_t&) override { return true; }
   bool start_object(std::size_t) override { return Descend(); }
   bool start_array(std::size_t) override { return Descend(); }
@@ -37,13 +37,13 @@ class Surveyor : public nlohmann::json_sax<Json> {
     const std::string_view text = exception.what();
     const auto bracket = text.find("] ");
     constexpr std::size_t kMaxReason = 200;  // it quotes what was read last
-    return Refuse("no JSON: " + Printable(bracket == text.npos ? text : text.substr(bracket + 2), kMaxReason));
+    return Refuse("not valid JSON: " + Printable(bracket == text.npos ? text : text.substr(bracket + 2), kMaxReason));
   }
 
  private:
   bool Count() { return ++values_ <= limits_.values || Refuse(fmt::format("more than {} values", limits_.values)); }
   bool Descend() {
-    return ++depth_ <= limits_.depth ? Count() : Refuse(fmt::format("deeper than {} levels", limits_.depth));
+    return ++depth_ <= limits_.depth ? Count() : Refuse(fmt::format("nested deeper than {} levels", limits_.depth));
   }
   bool Ascend() {
     --depth_;
@@ -75,7 +75,7 @@ template <typename Input>
 std::unique_ptr<const Json> Build(const Input& input, const std::string& name, const JsonLimits& limits,
                                   Json::input_format_t format) {
   if (input.size() > limits.bytes) {
-    Throw(tuttiInvalidArgument, "{}: {} bytes; {} are allowed", Printable(name), input.size(), limits.bytes);
+    Throw(tuttiInvalidArgument, "{}: {} bytes; the limit is {}", Printable(name), input.size(), limits.bytes);
   }
   Surveyor surveyor(limits);
   if (!Json::sax_parse(input.begin(), input.end(), &surveyor, format)) {
@@ -108,7 +108,7 @@ JsonValue JsonDocument::root() const { return {name_, *json_, ""}; }
 bool JsonValue::IsObject() const { return json_->is_object(); }
 
 const nlohmann::json* JsonValue::Find(std::string_view key) const {
-  if (!json_->is_object()) Refuse("{} where an object belongs", Shown(*json_));
+  if (!json_->is_object()) Refuse("{} where an object is expected", Shown(*json_));
   const auto found = json_->find(key);
   return found == json_->end() || found->is_null() ? nullptr : &*found;
 }
@@ -132,7 +132,7 @@ std::vector<JsonValue> JsonValue::List(std::string_view key) const {
 }
 
 std::vector<std::pair<std::string_view, JsonValue>> JsonValue::Entries() const {
-  if (!json_->is_object()) Refuse("{} where an object belongs", Shown(*json_));
+  if (!json_->is_object()) Refuse("{} where an object is expected", Shown(*json_));
   std::vector<std::pair<std::string_view, JsonValue>> entries;
   for (const auto& [key, value] : json_->items()) entries.emplace_back(key, At(key));
   return entries;
@@ -145,7 +145,7 @@ std::string JsonValue::Text(std::string_view key, std::optional<std::string_view
 
 const std::string& JsonValue::RawText(std::string_view key) const {
   const JsonValue value = At(key);
-  if (!value.json_->is_string()) RefuseEntry(key, "a text");
+  if (!value.json_->is_string()) RefuseEntry(key, "a string");
   return value.json_->get_ref<const std::string&>();
 }
 

@@ -31,23 +31,23 @@ TEST(Json, RefusesDepthBeforeItIsBuilt) {
   constexpr int kDeep = 200'000;
   for (const std::string& text : {Repeated("[", kDeep) + Repeated("]", kDeep),
                                   Repeated("{\"a\":", kDeep) + "1" + Repeated("}", kDeep), Repeated("[", kDeep)}) {
-    EXPECT_TRUE(Says(Refusal([&] { JsonDocument(text, "deep.json"); }), "deep.json: deeper than 16 levels"));
+    EXPECT_TRUE(Says(Refusal([&] { JsonDocument(text, "deep.json"); }), "deep.json: nested deeper than 16 levels"));
   }
   std::vector<std::uint8_t> binary(kDeep, 0x81);  // a list of one, whose entry is a list of one, ...
-  EXPECT_TRUE(Says(Refusal([&] { JsonDocument::FromBinary(binary, "rank 0"); }), "rank 0: deeper than"));
+  EXPECT_TRUE(Says(Refusal([&] { JsonDocument::FromBinary(binary, "rank 0"); }), "rank 0: nested deeper than"));
   EXPECT_EQ(Refusal([] { JsonDocument(Repeated("[", 16) + Repeated("]", 16), "file"); }), "");
 }
 
 TEST(Json, RefusesWhatIsTooMuch) {
   EXPECT_TRUE(Says(Refusal([] { JsonDocument("[1, 2, 3]", "file", {.values = 3}); }), "file: more than 3 values"));
   EXPECT_EQ(Refusal([] { JsonDocument("[1, 2, 3]", "file", {.values = 4}); }), "");
-  EXPECT_TRUE(Says(Refusal([] { JsonDocument("[1, 2, 3]", "file", {.bytes = 8}); }), "file: 9 bytes; 8 are allowed"));
+  EXPECT_TRUE(Says(Refusal([] { JsonDocument("[1, 2, 3]", "file", {.bytes = 8}); }), "file: 9 bytes; the limit is 8"));
   EXPECT_TRUE(Says(Refusal([] { JsonDocument("[" + Repeated("[],", 600'000) + "[]]", "file"); }), "values"));
 }
 
 TEST(Json, RefusesWhatIsNoJsonAndSaysWhere) {
   for (const std::string text : {"", "{", "[1,]", "nonsense", "{\"a\" 1}", "1 2", "\"\xff\"", "[1e999]", "\"a"}) {
-    EXPECT_TRUE(Says(Refusal([&] { JsonDocument(text, "file"); }), "file: no JSON: ")) << text;
+    EXPECT_TRUE(Says(Refusal([&] { JsonDocument(text, "file"); }), "file: not valid JSON: ")) << text;
   }
   EXPECT_TRUE(Says(Refusal([] { JsonDocument("{\n\"a\" 1}", "file"); }), "line 2, column 5"));
   // The text may be long, and unfit for a terminal.
@@ -71,12 +71,12 @@ TEST(Json, NamesThePlaceAndWhatBelongsThere) {
   EXPECT_EQ(Refusal([&] { rows[0].Whole("n", 4, 9); }),
             "table.json: rows[0]: \"n\" is 3; it takes a whole number from 4 to 9");
   EXPECT_EQ(Refusal([&] { rows[0].Text("name"); }), "table.json: rows[0]: \"name\" is missing");
-  EXPECT_EQ(Refusal([&] { root.Text("rows"); }), "table.json: \"rows\" is a list of 2; it takes a text");
+  EXPECT_EQ(Refusal([&] { root.Text("rows"); }), "table.json: \"rows\" is a list of 2; it takes a string");
   EXPECT_EQ(Refusal([&] { root.List("neg"); }), "table.json: \"neg\" is -1; it takes a list");
   EXPECT_EQ(Refusal([&] { rows[1].Number("x", 0, 1e6); }),
             "table.json: rows[1]: \"x\" is 1e+300; it takes a number from 0 to 1000000");
   EXPECT_EQ(Refusal([&] { rows[1].Flag("ok"); }), "table.json: rows[1]: \"ok\" is 1; it takes true or false");
-  EXPECT_EQ(Refusal([&] { rows[1].At("n").At("x"); }), "table.json: rows[1].n: \"three\" where an object belongs");
+  EXPECT_EQ(Refusal([&] { rows[1].At("n").At("x"); }), "table.json: rows[1].n: \"three\" where an object is expected");
   EXPECT_EQ(Refusal([&] { root.Whole("neg", 0, 9); }),
             "table.json: \"neg\" is -1; it takes a whole number from 0 to 9");
   EXPECT_EQ(root.Integer("neg", -5, 9), -1);

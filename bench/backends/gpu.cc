@@ -122,7 +122,7 @@ int Gpu::Count(std::string* why) {
   int count = 0;
   std::string reason = driver.missing;
   if (reason.empty()) Check(driver.cuDeviceGetCount(&count), "cuDeviceGetCount");
-  if (reason.empty() && count == 0) reason = "the CUDA driver knows of no device";
+  if (reason.empty() && count == 0) reason = "the CUDA driver reports no device";
   if (why != nullptr) *why = reason;
   return count;
 }

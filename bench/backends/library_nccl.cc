@@ -63,7 +63,7 @@ std::string AllowSharedGpus(int version, const Place& place, int devices) {
   const bool by_host = version < kFirstWithMultiRankGpus;
   if (by_host && place.threads > 1) {
     throw std::runtime_error(
-        fmt::format("NCCL {} runs one rank a GPU and process: {} ranks on {} devices must be processes (no -t)",
+        fmt::format("NCCL {} runs one rank per GPU in a process: {} ranks on {} devices must be processes (no -t)",
                     VersionText(version), place.ranks, devices));
   }
   const char* const name = by_host ? "NCCL_HOSTID" : "NCCL_MULTI_RANK_GPU_ENABLE";
@@ -106,13 +106,12 @@ Nccl Load(const std::string& file, const Place& place, int devices) {
   // dlsym also searches the library's dependencies, and only Tutti's own libnccl.so.2 depends on libtutti.so.
   const bool is_own = ::dlsym(library, "tuttiGetVersion") != nullptr;
   if (is_own && std::getenv(kOwnAllowed) == nullptr) {
-    throw std::runtime_error(
-        fmt::format("{} is Tutti's own, not NVIDIA's: name another by --nccl, or take its directory out of "
-                    "LD_LIBRARY_PATH",
-                    nccl.file));
+    throw std::runtime_error(fmt::format(
+        "{} is Tutti's, not NVIDIA's: name another one with --nccl, or remove its directory from LD_LIBRARY_PATH",
+        nccl.file));
   }
   if (nccl.ncclGetVersion(&nccl.version) != kSuccess || nccl.version <= 0) {
-    throw std::runtime_error(fmt::format("{} does not tell its version", nccl.file));
+    throw std::runtime_error(fmt::format("{} does not report its version", nccl.file));
   }
   nccl.set = AllowSharedGpus(nccl.version, place, devices);
   if (is_own) nccl.set += "; TUTTI'S OWN, NOT NCCL";
@@ -142,7 +141,7 @@ class NcclLibrary final : public Library {
       mine.assign(id.internal, id.internal + sizeof id.internal);
     }
     const std::vector<Blob> blobs = exchange(place.rank, place.ranks, mine);
-    if (blobs.at(0).size() != sizeof id.internal) throw std::runtime_error("rank 0 sent no unique id");
+    if (blobs.at(0).size() != sizeof id.internal) throw std::runtime_error("rank 0 did not send a unique id");
     std::memcpy(id.internal, blobs[0].data(), sizeof id.internal);
     Check(nccl_.ncclCommInitRank(&comm_, place.ranks, id, place.rank), "ncclCommInitRank");
     token_ = gpu_.Allocate(sizeof(float));

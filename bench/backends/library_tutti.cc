@@ -199,7 +199,7 @@ std::unique_ptr<Library> MakeLibrary(const Place& place, const CallSettings& set
     mine.assign(id.internal, id.internal + sizeof id.internal);
   }
   const std::vector<Blob> blobs = exchange(place.rank, place.ranks, mine);
-  if (blobs.at(0).size() != sizeof id.internal) throw std::runtime_error("rank 0 sent no unique id");
+  if (blobs.at(0).size() != sizeof id.internal) throw std::runtime_error("rank 0 did not send a unique id");
   std::memcpy(id.internal, blobs[0].data(), sizeof id.internal);
   // Made current in this thread, so that the communicator is for this GPU's memory.
   std::unique_ptr<Gpu> gpu = settings.device ? std::make_unique<Gpu>(place.rank) : nullptr;

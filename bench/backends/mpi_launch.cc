@@ -36,7 +36,7 @@ const tuttiMpiModule_t& LoadModule() {
     }
     const auto get = reinterpret_cast<decltype(&tuttiMpiModule)>(::dlsym(handle, TUTTI_MPI_MODULE_SYMBOL));
     if (get != nullptr && get()->version == TUTTI_MPI_MODULE_VERSION) return *get();
-    reason = fmt::format("{} is of another version", place);
+    reason = fmt::format("{} is from another version of tutti-bench", place);
   }
   throw std::runtime_error(fmt::format("started by mpirun of {}, but its module cannot be loaded: {}", name, reason));
 }
@@ -113,7 +113,7 @@ int RunUnderLauncher(int argc, char** argv) {
     } else {
       BroadcastName(mpi, {});
       if (options) {
-        fmt::print(stderr, "tutti-bench: \"{}\" starts ranks of its own: run it without mpirun\n", options->name);
+        fmt::print(stderr, "tutti-bench: \"{}\" starts its own ranks: run it without mpirun\n", options->name);
         status = EXIT_FAILURE;
       }
     }

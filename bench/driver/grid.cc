@@ -81,7 +81,7 @@ void Revive(std::vector<std::unique_ptr<Team>>& teams, const Options& options, i
     try {
       team = std::make_unique<Team>(team->library(), ranks, 1, options.cluster, options.call, options.plan.timeout);
     } catch (const TeamLost& lost) {
-      fmt::print(stderr, "tutti-bench: not started again: {}\n", lost.what());
+      fmt::print(stderr, "tutti-bench: not restarted: {}\n", lost.what());
     }
   }
 }

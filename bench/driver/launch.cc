@@ -42,6 +42,7 @@ const std::vector<Peer>& Peers() {
        with(with(kOversubscribe, kUcx), {"-x", "UCX_TLS=tcp,sm,self"})},
       {"mpich", "tutti-peer-mpich", {"mpiexec.hydra", "mpirun.mpich", "mpirun"}, {}, {}},
       {"gloo", "tutti-peer-gloo", {}, {}, {}},
+      {kFlat, "tutti-peer-flat", {}, {}, {}},
       {kNccl, "tutti-peer-nccl", {}, {}, {}},
   };
   return kPeers;
@@ -86,7 +87,8 @@ std::string WhyMissing(const std::string& library) {
   if (library == kTutti) return {};
   const Peer& peer = PeerNamed(library);
   if (!fs::exists(fs::path(OwnDirectory()) / peer.worker)) {
-    return fmt::format("{} was not built: its headers were not installed when the build was configured", peer.worker);
+    return fmt::format("{} was not built: its library's headers were missing when the build was configured",
+                       peer.worker);
   }
   if (!peer.launchers.empty() && LauncherOf(peer).empty()) return fmt::format("no {} in PATH", peer.launchers[0]);
   return {};
@@ -96,8 +98,8 @@ bool RunsInThreads(const std::string& library) { return library == kTutti || lib
 
 std::vector<std::string> ResolvePeers(const std::vector<std::string>& names, bool device) {
   const auto why_not = [&](const std::string& name) -> std::string {
-    if (device && name != kNccl) return "it is measured on host memory only";
-    if (!device && name == kNccl) return "it moves GPU memory only: --memory device";
+    if (device && name != kNccl) return "it can be measured on host memory only";
+    if (!device && name == kNccl) return "it moves GPU memory only: add --memory device";
     return WhyMissing(PeerNamed(name).name);
   };
   std::vector<std::string> peers;

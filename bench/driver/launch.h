@@ -16,6 +16,7 @@ struct ClusterShape {
 };
 
 inline constexpr char kTutti[] = "tutti";
+inline constexpr char kFlat[] = "flat";  // the naive program: no library, so never the best of them
 inline constexpr char kNccl[] = "nccl";
 
 // Every peer that tutti-bench knows, whether installed or not.

@@ -42,10 +42,10 @@ struct Raw {
 const std::map<std::string, std::string>& Refused() {
   static const std::map<std::string, std::string> kRefused = {
       {"-G,--cudagraph", "use --memory device --graph"},
-      {"-x,--cta_policy", "there are no such policies here"},
-      {"-D,--device_implementation", "there is no device-side API"},
-      {"-V,--device_cta_count", "there is no device-side API"},
-      {"-M,--memory_report", "device memory is not reported"},
+      {"-x,--cta_policy", "Tutti has no such policies"},
+      {"-D,--device_implementation", "Tutti has no device-side API"},
+      {"-V,--device_cta_count", "Tutti has no device-side API"},
+      {"-M,--memory_report", "tutti-bench does not report device memory"},
       {"-s,--stress_cycles", "use -N to repeat the run"},
   };
   return kRefused;
@@ -55,8 +55,8 @@ void AddNcclFlags(CLI::App& app, Raw& raw, Options& options) {
   const auto zero_or_one = CLI::IsMember({0, 1});
   app.add_option("-b,--minbytes", raw.begin, "first size: 8, 64K, 1M")->capture_default_str();
   app.add_option("-e,--maxbytes", raw.end, "last size (default: 32M, or -b if that is above)");
-  app.add_option("-i,--stepbytes", raw.step, "added from size to size")->capture_default_str();
-  app.add_option("-f,--stepfactor", raw.factor, "multiplied from size to size; above 1 it replaces -i")
+  app.add_option("-i,--stepbytes", raw.step, "bytes added from size to size")->capture_default_str();
+  app.add_option("-f,--stepfactor", raw.factor, "factor from size to size; above 1 it replaces -i")
       ->capture_default_str();
   app.add_option("-n,--iters", raw.iterations, "calls in a timed loop (default: as many as fit in --cell-ms)")
       ->check(CLI::PositiveNumber);
@@ -66,7 +66,7 @@ void AddNcclFlags(CLI::App& app, Raw& raw, Options& options) {
   app.add_option("-m,--agg_iters", options.call.aggregate, "calls put into one group")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("-N,--run_cycles", options.cycles, "repeat the whole run; 0: for ever")
+  app.add_option("-N,--run_cycles", options.cycles, "number of times to repeat the whole run; 0: forever")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("-c,--check", raw.check, "compare every element of every result")
@@ -77,11 +77,11 @@ void AddNcclFlags(CLI::App& app, Raw& raw, Options& options) {
       ->capture_default_str();
   app.add_option("-r,--root", options.root, "root rank; -1: each in turn")->check(CLI::Range(-1, kMostRanks));
   app.add_option("-z,--blocking", raw.blocking, "with -y 0: wait after each call")->check(zero_or_one);
-  app.add_option("-y,--stream_null", raw.null_stream, "1: calls return when done; 0: they go through a host stream")
+  app.add_option("-y,--stream_null", raw.null_stream, "1: calls are synchronous; 0: calls go through a host stream")
       ->check(zero_or_one)
       ->capture_default_str();
   app.add_option("-a,--average", raw.over_ranks,
-                 "a call's time is that of 0: rank 0, 1: the mean, 2: the fastest, 3: "
+                 "time to report for a call: 0: that of rank 0, 1: the mean, 2: that of the fastest rank, 3: that of "
                  "the slowest rank")
       ->check(CLI::Range(0, 3))
       ->capture_default_str();
@@ -91,13 +91,13 @@ void AddNcclFlags(CLI::App& app, Raw& raw, Options& options) {
   app.add_option("-S,--report_timestamps", raw.timestamps, "1: begin each row with the time of day")
       ->check(zero_or_one);
   app.add_option("-p,--parallel_init", raw.parallel_init, "accepted; ranks always start in parallel");
-  app.add_option("-T,--timeout", raw.timeout_s, "seconds until a library that does not answer is given up")
+  app.add_option("-T,--timeout", raw.timeout_s, "seconds without an answer after which a library is abandoned")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("-t,--nthreads", raw.threads, "ranks that are threads of one process")
+  app.add_option("-t,--nthreads", raw.threads, "number of ranks that are threads of one process")
       ->check(CLI::Range(1, kMostRanks))
       ->capture_default_str();
-  app.add_option("-g,--ngpus", raw.threads_per_thread, "as in nccl-tests, multiplies -t")
+  app.add_option("-g,--ngpus", raw.threads_per_thread, "factor that multiplies -t, as in nccl-tests")
       ->check(CLI::Range(1, kMostRanks));
   app.add_option("-J,--output_file,--json", options.json_file, "write the results as JSON");
   for (const auto& entry : Refused()) app.add_option(entry.first)->group("")->expected(0, 1);
@@ -111,29 +111,33 @@ void RefuseMeaningless(const CLI::App& app) {
 }
 
 void AddOwnFlags(CLI::App& app, Raw& raw, Options& options) {
-  app.add_option("--ranks", raw.ranks, "ranks in all (default: 2, or -t); processes unless -t is given")
+  app.add_option("--ranks", raw.ranks,
+                 "total number of ranks (default: 2, or -t); they are processes unless -t is given")
       ->check(CLI::Range(1, kMostRanks));
-  app.add_option("--memory", raw.memory, "where the buffers are: host or device (a GPU, by the CUDA driver)")
+  app.add_option("--memory", raw.memory, "location of the buffers: host or device (a GPU, through the CUDA driver)")
       ->check(CLI::IsMember({"host", "device"}))
       ->capture_default_str();
   app.add_flag("--graph", options.call.graph, "with --memory device: each batch is a CUDA graph, captured once");
-  app.add_option("--nccl", options.call.nccl, "the libnccl that --vs nccl loads")->capture_default_str();
-  app.add_option("--vs", raw.peers,
-                 "peers measured in the same run: openmpi,openmpi-ucx,mpich,gloo or all; with --memory device: nccl")
+  app.add_option("--nccl", options.call.nccl, "libnccl that --vs nccl loads")->capture_default_str();
+  app.add_option(
+         "--vs", raw.peers,
+         "libraries to compare with in the same run: openmpi,openmpi-ucx,mpich,gloo,flat (the naive program) or all; "
+         "with --memory device: nccl")
       ->delimiter(',');
-  app.add_flag("--no-tutti", raw.no_tutti, "measure the peers alone");
-  app.add_option("--place", raw.place, "out, in or both (default: both, and out with --vs)")
+  app.add_flag("--no-tutti", raw.no_tutti, "measure only the libraries of --vs");
+  app.add_option("--place", raw.place, "out of place, in place or both (default: both, but out with --vs)")
       ->check(CLI::IsMember({"out", "in", "both"}));
-  app.add_option("--repeat", raw.repetitions, "interleaved repetitions (default: 1; 3 with --vs and grid)")
+  app.add_option("--repeat", raw.repetitions, "number of interleaved repetitions (default: 1; 3 with --vs and grid)")
       ->check(CLI::Range(1, 1000));
-  app.add_option("--cell-ms", raw.cell_ms, "time budget of one timed loop")
+  app.add_option("--cell-ms", raw.cell_ms, "time budget of one timed loop in ms")
       ->check(CLI::Range(1, 600'000))
       ->capture_default_str();
   app.add_option("--hosts", options.cluster.hosts, "spread the ranks over the hosts of a cluster on this machine")
       ->check(CLI::Range(1, kMostHosts));
-  app.add_option("--bandwidth", options.cluster.bandwidth, "of a host's interface, such as 1gbit (default: unshaped)");
-  app.add_option("--nics", options.cluster.nics, "interfaces of a host (default: 1)");
-  app.add_flag("--no-pin", raw.no_pin, "let ranks move between cores");
+  app.add_option("--bandwidth", options.cluster.bandwidth,
+                 "bandwidth of a host's interface, such as 1gbit (default: unlimited)");
+  app.add_option("--nics", options.cluster.nics, "number of interfaces of a host (default: 1)");
+  app.add_flag("--no-pin", raw.no_pin, "do not pin ranks to cores");
   app.add_option("--csv", options.csv_file, "write the results as CSV");
   app.add_option("--plot", options.plot_file, "draw time and bus bandwidth over size (SVG)");
   app.add_option("--markdown", options.markdown_file, "grid: write the table as Markdown");
@@ -147,7 +151,7 @@ void CheckName(const std::string& name) {
   std::vector<std::string> names;
   for (int i = 0; i < kCollectives; ++i) names.emplace_back(NameOf(static_cast<Collective>(i)));
   throw std::invalid_argument(
-      fmt::format("unknown name \"{}\": one of {}, limits, grid, device", name, fmt::join(names, ", ")));
+      fmt::format("unknown name \"{}\": it must be one of {}, limits, grid, device", name, fmt::join(names, ", ")));
 }
 
 std::vector<tuttiDataType_t> TypesOf(const std::string& text) {
@@ -157,7 +161,7 @@ std::vector<tuttiDataType_t> TypesOf(const std::string& text) {
   } else if (const auto type = TypeNamed(text)) {
     types.push_back(*type);
   } else {
-    throw std::invalid_argument(fmt::format("-d {}: one of {} or all", text, fmt::join(kTypeNames, ", ")));
+    throw std::invalid_argument(fmt::format("-d {}: it must be one of {} or all", text, fmt::join(kTypeNames, ", ")));
   }
   return types;
 }
@@ -169,7 +173,7 @@ std::vector<tuttiRedOp_t> OpsOf(const std::string& text) {
   } else if (const auto op = OpNamed(text)) {
     ops.push_back(*op);
   } else {
-    throw std::invalid_argument(fmt::format("-o {}: one of {} or all", text, fmt::join(kOpNames, ", ")));
+    throw std::invalid_argument(fmt::format("-o {}: it must be one of {} or all", text, fmt::join(kOpNames, ", ")));
   }
   return ops;
 }
@@ -185,9 +189,10 @@ void ResolveRanks(const Raw& raw, int launched_ranks, Options& options) {
   if (options.threads > kMostRanks) throw std::invalid_argument("-t times -g is more than 1024 ranks");
   if (launched_ranks > 0) {
     if (raw.ranks != 0 || options.threads != 1) {
-      throw std::invalid_argument("--ranks, -t and -g: mpirun has already chosen the ranks");
+      throw std::invalid_argument(
+          "--ranks, -t and -g are not allowed under mpirun, which has already chosen the ranks");
     }
-    if (!raw.peers.empty()) throw std::invalid_argument("--vs starts ranks of its own: run tutti-bench without mpirun");
+    if (!raw.peers.empty()) throw std::invalid_argument("--vs starts its own ranks: run tutti-bench without mpirun");
     options.ranks = launched_ranks;
     return;
   }
@@ -202,7 +207,8 @@ void ResolveCluster(const Options& options) {
   const int hosts = options.cluster.hosts;
   if (hosts == 1) return;
   if (options.threads != 1 || options.call.device) {
-    throw std::invalid_argument("--hosts: ranks are processes there, with memory of the host");
+    throw std::invalid_argument(
+        "--hosts needs ranks that are processes with host memory: remove -t, -g and --memory device");
   }
   if (options.ranks % hosts != 0) {
     throw std::invalid_argument(fmt::format("--ranks {} is not a multiple of {} hosts", options.ranks, hosts));
@@ -215,7 +221,8 @@ void ResolveMemory(const Raw& raw, int launched_ranks, Options& options) {
   options.call.device = raw.memory == "device";
   if (options.call.graph && !options.call.device) throw std::invalid_argument("--graph needs --memory device");
   if (!options.call.device) return;
-  if (launched_ranks > 0) throw std::invalid_argument("--memory device: run tutti-bench without mpirun");
+  if (launched_ranks > 0)
+    throw std::invalid_argument("--memory device is not supported under mpirun: run tutti-bench without it");
   options.plan.least_batch_us = kLeastBatchUs;
   if (options.call.graph) options.plan.most_calls_in_batch = kMostCallsInGraph;
 }
@@ -243,7 +250,7 @@ void Resolve(const Raw& raw, int launched_ranks, Options& options) {
   options.peers = ResolvePeers(raw.peers, options.call.device);
   options.with_tutti = !raw.no_tutti;
   if (!options.with_tutti && options.peers.empty() && CollectiveNamed(options.name)) {
-    throw std::invalid_argument("--no-tutti leaves nothing to measure; name peers with --vs");
+    throw std::invalid_argument("--no-tutti leaves nothing to measure; name libraries with --vs");
   }
   if (options.root >= options.ranks) {
     throw std::invalid_argument(fmt::format("-r {}: there are only {} ranks", options.root, options.ranks));
@@ -268,7 +275,8 @@ void Resolve(const Raw& raw, int launched_ranks, Options& options) {
   options.call.cpu_time = raw.cpu_time != 0;
   if (options.grid_ranks.empty()) options.grid_ranks = {2, 4, 8};
   for (const std::string& size : raw.grid_sizes) options.grid_sizes.push_back(report::ParseSize(size));
-  if (options.resume && options.json_file.empty()) throw std::invalid_argument("--resume needs the --json file");
+  if (options.resume && options.json_file.empty())
+    throw std::invalid_argument("--resume needs --json with the file to resume");
 }
 
 }  // namespace
@@ -282,7 +290,8 @@ std::optional<Options> ParseOptions(int argc, char** argv, int launched_ranks, i
   Raw raw;
   app.add_option("name", options.name,
                  "all_reduce, reduce_scatter, all_gather, alltoall, alltoallv, broadcast, reduce, gather, scatter, "
-                 "sendrecv, barrier; limits (of this machine); grid (all of it); device (what a GPU is and copies)")
+                 "sendrecv, barrier; limits (of this machine); grid (all collectives, sizes and ranks); device (a "
+                 "GPU's data and copy speed)")
       ->required();
   AddNcclFlags(app, raw, options);
   AddOwnFlags(app, raw, options);

@@ -108,13 +108,14 @@ void Team::Assemble(Listener& listener, int ranks, Milliseconds timeout) {
       continue;
     }
     // A rank says hello as soon as it connects. Its library may take long to start, but then the whole team does.
-    if (WaitForAny({&*channel}, Until(deadline)).empty()) Lose("a rank connected and said nothing");
+    if (WaitForAny({&*channel}, Until(deadline)).empty()) Lose("a rank connected but sent no message");
     const std::optional<Json> hello = channel->Receive();
     if (!hello) Lose("a rank ended while its library started");
     if (hello->contains("error")) Lose(hello->at("error"));
     const int rank = hello->at("rank");
     if (hello->at("ranks") != ranks || rank < 0 || rank >= ranks || by_rank[static_cast<std::size_t>(rank)]) {
-      Lose(fmt::format("a rank calls itself {} of {}, expected {} ranks", rank, hello->at("ranks").get<int>(), ranks));
+      Lose(fmt::format("a rank announced itself as rank {} of {}, but {} ranks are expected", rank,
+                       hello->at("ranks").get<int>(), ranks));
     }
     offers[static_cast<std::size_t>(rank)] = hello->at("offer");
     pids_[static_cast<std::size_t>(rank)] = hello->at("pid");
@@ -131,7 +132,7 @@ void Team::Assemble(Listener& listener, int ranks, Milliseconds timeout) {
 }
 
 std::vector<Json> Team::Ask(const Json& request, Milliseconds timeout) {
-  if (!alive_) throw TeamLost(fmt::format("{} was lost before", library_));
+  if (!alive_) throw TeamLost(fmt::format("{} had already failed", library_));
   for (std::size_t rank = 0; rank < channels_.size(); ++rank) {
     try {
       channels_[rank].Send(request);

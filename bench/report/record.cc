@@ -76,7 +76,7 @@ const Result* FindResult(const Record& record, const std::string& library) {
 const Result* BestPeer(const Record& record) {
   const Result* best = nullptr;
   for (const Result& result : record.results) {
-    if (result.library == kTutti || !result.measured) continue;
+    if (result.library == kTutti || result.library == kFlat || !result.measured) continue;
     if (best == nullptr || result.median_us < best->median_us) best = &result;
   }
   return best;

@@ -30,7 +30,7 @@ double AlgorithmBandwidth(const Record& record, double us);
 double BusBandwidth(const Record& record, double us);
 
 const Result* FindResult(const Record& record, const std::string& library);
-// The fastest measured result of a library other than Tutti, null if there is none.
+// The fastest measured result of a library other than Tutti, null if there is none. The naive program is no library.
 const Result* BestPeer(const Record& record);
 
 Json ToJson(const Record& record);

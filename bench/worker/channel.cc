@@ -78,7 +78,7 @@ Channel Channel::Connect(const std::string& name) {
   Descriptor socket = MakeSocket();
   const Address address = AddressOf(name);
   while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.bytes), address.size) != 0) {
-    if (errno != EINTR) ThrowErrno("cannot reach the bench that started this rank");
+    if (errno != EINTR) ThrowErrno("cannot reach the tutti-bench process that started this rank");
   }
   return Channel(std::move(socket));
 }
@@ -86,7 +86,7 @@ Channel Channel::Connect(const std::string& name) {
 void Channel::Send(const Json& message) {
   const std::vector<std::uint8_t> bytes = Json::to_cbor(message);
   while (::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) {
-    if (errno != EINTR) ThrowErrno("control line");
+    if (errno != EINTR) ThrowErrno("cannot write to the control socket");
   }
 }
 

@@ -165,7 +165,7 @@ void Serve(Channel& channel, const Place& place, const CallSettings& settings, c
     const double start = NowMicroseconds(CLOCK_MONOTONIC);
     channel.Send({{"rank", rank}, {"ranks", ranks}, {"pid", ::getpid()}, {"offer", Json::binary(std::move(mine))}});
     const std::optional<Json> reply = channel.Receive();
-    if (!reply) throw std::runtime_error("the bench is gone");
+    if (!reply) throw std::runtime_error("tutti-bench has ended");
     std::vector<Blob> blobs;
     for (const Json& offer : reply->at("offers")) blobs.push_back(offer.get_binary());
     waited_us = NowMicroseconds(CLOCK_MONOTONIC) - start;

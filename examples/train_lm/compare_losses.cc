@@ -32,7 +32,7 @@ Curve Read(const std::string& argument) {
   if (equals == std::string::npos) throw std::runtime_error(argument + " is not NAME=FILE");
   std::ifstream file(argument.substr(equals + 1));
   Curve curve{argument.substr(0, equals), {std::istream_iterator<double>(file), {}}};
-  if (curve.losses.empty()) throw std::runtime_error("no losses in " + argument.substr(equals + 1));
+  if (curve.losses.empty()) throw std::runtime_error("cannot read any losses from " + argument.substr(equals + 1));
   return curve;
 }
 
@@ -83,7 +83,7 @@ int Compare(const std::string& chart, const std::vector<std::string>& arguments)
     fmt::print("| {} | {} | {:.6f} | {:.1e} |\n", curve.name, curve.losses.size(), curve.losses.back(), difference);
   }
   Plot(chart, curves);
-  if (!equal) fmt::print(stderr, "compare_losses: more than {} apart\n", kTolerance);
+  if (!equal) fmt::print(stderr, "compare_losses: the losses differ by more than {}\n", kTolerance);
   return equal ? 0 : 1;
 }
 

@@ -34,57 +34,65 @@ void Describe(CLI::App& app, Options& options) {
   const std::map<std::string, GradientExchange> exchanges{{"all-reduce", GradientExchange::all_reduce},
                                                           {"parameter-server", GradientExchange::parameter_server},
                                                           {"broadcast", GradientExchange::broadcast}};
-  app.add_option("--tensor", train.split.tensor_model_parallel_size, "tensor-parallel ranks");
-  app.add_option("--pipeline", train.split.pipeline_model_parallel_size, "pipeline stages");
+  app.add_option("--tensor", train.split.tensor_model_parallel_size, "number of tensor-parallel ranks");
+  app.add_option("--pipeline", train.split.pipeline_model_parallel_size, "number of pipeline stages");
   app.add_option("--context", train.split.context_parallel_size,
                  "context-parallel ranks: each has a part of every sequence, and attention is over a ring of them");
-  app.add_option("--ulysses", train.split.ulysses_size,
-                 "of those, so many exchange heads, and the ring is across them (all of them: Ulysses alone)");
+  app.add_option(
+      "--ulysses", train.split.ulysses_size,
+      "number of context-parallel ranks that exchange heads; the ring runs across them (all: Ulysses alone)");
   app.add_option("--expert", train.split.expert_model_parallel_size,
-                 "expert-parallel ranks, of the data-parallel ones");
-  app.add_option("--expert-tensor", train.split.expert_tensor_parallel_size, "ranks an expert is split over: 1");
-  app.add_option("--data", train.split.data_parallel_size, "data-parallel ranks; default: what is left of the world");
+                 "number of expert-parallel ranks, a part of the data-parallel ranks");
+  app.add_option("--expert-tensor", train.split.expert_tensor_parallel_size,
+                 "number of ranks that an expert is split over; only 1 is supported");
+  app.add_option("--data", train.split.data_parallel_size,
+                 "number of data-parallel ranks; default: the remaining ranks of the world");
   app.add_option("--data-parallel", train.data_parallel,
-                 "how gradients come together: all-reduce, parameter-server or broadcast")
+                 "how gradients are combined: all-reduce, parameter-server or broadcast")
       ->transform(CLI::CheckedTransformer(exchanges));
-  app.add_option("--servers", train.servers, "of a parameter server: data-parallel ranks that share the parameters")
+  app.add_option("--servers", train.servers,
+                 "number of data-parallel ranks that hold the parameters, with parameter-server")
       ->check(CLI::PositiveNumber);
-  app.add_option("--order", train.split.order, "of ranks, the fastest axis first");
+  app.add_option("--order", train.split.order, "order of the axes of ranks, the fastest axis first");
   app.add_flag("--sequence-parallel", train.sequence_parallel, "split the sequence between tensor-parallel regions");
-  auto* const zero = app.add_option("--zero", train.zero,
-                                    "data-parallel ranks share the optimiser's state (1), gradients, too (2), and "
-                                    "parameters, too (3)")
-                         ->check(CLI::Range(0, 3));
-  app.add_option("--shard-group", train.shard_group, "ranks that share them; default: all data-parallel ones")
+  auto* const zero =
+      app.add_option(
+             "--zero", train.zero,
+             "what data-parallel ranks shard: the optimiser's state (1), also gradients (2), also parameters (3)")
+          ->check(CLI::Range(0, 3));
+  app.add_option("--shard-group", train.shard_group,
+                 "number of ranks that share one copy; default: all data-parallel ranks")
       ->check(CLI::PositiveNumber)
       ->needs(zero);
   app.add_option("--expert-shard-group", train.expert_shard_group,
-                 "of the ranks that have the same experts, those that share them; default: all")
+                 "number of ranks with the same experts that share one copy; default: all")
       ->check(CLI::PositiveNumber)
       ->needs(zero);
   app.add_option("--schedule", train.schedule, "GPipe, 1F1B, Interleaved1F1B or ZB-H1");
-  app.add_option("--virtual-stages", train.virtual_stages, "chunks of the model a pipeline stage, for Interleaved1F1B");
-  app.add_option("--microbatches", train.microbatches, "that a data-parallel rank's samples are computed in");
-  app.add_option("--batch", train.batch, "samples a step, of all ranks together");
+  app.add_option("--virtual-stages", train.virtual_stages, "model chunks per pipeline stage, for Interleaved1F1B");
+  app.add_option("--microbatches", train.microbatches, "number of microbatches of a data-parallel rank's samples");
+  app.add_option("--batch", train.batch, "samples per step, over all ranks");
   app.add_option("--steps", train.steps);
   app.add_option("--learning-rate", train.learning_rate);
   app.add_option("--layers", model.layers);
   app.add_option("--hidden", model.hidden);
   app.add_option("--heads", model.heads);
-  app.add_option("--kv-heads", model.kv_heads, "of keys and values, each for several heads; default: as many")
+  app.add_option("--kv-heads", model.kv_heads,
+                 "number of key and value heads, each for several query heads; default: the number of heads")
       ->check(CLI::PositiveNumber);
-  app.add_option("--sequence", model.sequence, "bytes of text a sample");
+  app.add_option("--sequence", model.sequence, "bytes of text per sample");
   app.add_option("--feed-forward", model.feed_forward);
-  app.add_option("--experts", model.experts, "a mixture of so many in every block");
-  app.add_option("--top-k", model.top_k, "experts a token");
-  app.add_option("--text", train.text, "folder of text files");
-  app.add_option("--losses", train.losses, "write the losses there, one a line");
-  app.add_option("--bucket-bytes", train.bucket_bytes, "of gradients that are sent together; default: PyTorch's");
-  app.add_flag("--deterministic", train.deterministic, "sums in the order of ranks (docs/numerics.md)");
-  app.add_flag("--bytes", train.bytes,
-               "print what all ranks sent in the last step, beside the formulas (use with --algorithm ring)");
-  app.add_flag("--memory", train.memory, "print what each rank's training state took at most, beside the formulas");
-  app.add_option("--algorithm", options.algorithm, "of all collectives; default: chosen by the library");
+  app.add_option("--experts", model.experts, "number of experts of the mixture in every block");
+  app.add_option("--top-k", model.top_k, "number of experts per token");
+  app.add_option("--text", train.text, "folder with text files");
+  app.add_option("--losses", train.losses, "file to write the losses to, one per line");
+  app.add_option("--bucket-bytes", train.bucket_bytes, "bytes of gradients that are sent together; default: PyTorch's");
+  app.add_flag("--deterministic", train.deterministic, "sum in the order of ranks (docs/numerics.md)");
+  app.add_flag(
+      "--bytes", train.bytes,
+      "print the bytes that all ranks sent in the last step, next to the formulas (use with --algorithm ring)");
+  app.add_flag("--memory", train.memory, "print the peak memory of each rank's training state, next to the formulas");
+  app.add_option("--algorithm", options.algorithm, "algorithm of all collectives; default: chosen by the library");
 }
 
 tuttiConfig_t ConfigOf(const Options& options) {

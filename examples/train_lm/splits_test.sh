@@ -168,7 +168,7 @@ refused "layers (4) is not divisible by pipeline_model_parallel_size x virtual_s
   2 --pipeline 2 --schedule Interleaved1F1B --virtual-stages 3
 refused "the number of microbatches (1) is not divisible by the number of stages (2)" \
   2 --pipeline 2 --schedule Interleaved1F1B --virtual-stages 2 --microbatches 1
-refused "the schedule \"1F1B\" has 1 model chunk a stage, but 2 were asked for" 2 --pipeline 2 --virtual-stages 2
+refused "the schedule \"1F1B\" has 1 model chunk per stage, but 2 were requested" 2 --pipeline 2 --virtual-stages 2
 refused "experts (3) is not divisible by expert_model_parallel_size (2)" 2 --expert 2 --experts 3
 refused "data_parallel_size x context_parallel_size (4) is not divisible by shard_group (3)" 4 --zero 3 --shard-group 3 --microbatches 2
 refused "expert_data_parallel_size (2) is not divisible by expert_shard_group (4)" \
@@ -180,6 +180,6 @@ refused "sequence (63) is not divisible by context_parallel_size (2)" 2 --contex
 refused "length (62) is not divisible by the number of zigzag chunks, twice the ring's size (4)" 2 --context 2 --sequence 62
 refused "context_parallel_size (2) is not divisible by ulysses_size (4)" 2 --context 2 --ulysses 4
 refused "the world's size (3) is not divisible by" 3 --tensor 2
-refused "there cannot be 3 parameter servers in group \"dp\" of 2 ranks" 2 --data-parallel parameter-server --servers 3
+refused "the number of parameter servers is 3, but group \"dp\" has 2 ranks" 2 --data-parallel parameter-server --servers 3
 refused "tensor_model_parallel_size (2) x context_parallel_size (1) x pipeline_model_parallel_size (1) x data_parallel_size (4) is 8, but the world's size is 2" 2 --tensor 2 --data 4
 echo "passed"

@@ -25,8 +25,7 @@ Text::Text(const std::string& folder, std::size_t sequence) : sequence_(sequence
   }
   if (text_.size() <= sequence) {
     throw std::runtime_error(
-        fmt::format("the files in {} have {} bytes, but a sequence needs {}: name another folder "
-                    "with --text",
+        fmt::format("the readable files in {} have {} bytes, but a sequence needs {}: name another folder with --text",
                     folder, text_.size(), sequence + 1));
   }
 }

@@ -63,7 +63,7 @@ const TrainConfig& Checked(const TrainConfig& config, const ParallelState& state
   if (tp > 1 && !config.sequence_parallel) {
     throw tutti::parallel::Error(
         tuttiInvalidArgument,
-        "experts with tensor parallelism need --sequence-parallel, so that each rank has other tokens");
+        "experts with tensor parallelism need --sequence-parallel, so that each rank has different tokens");
   }
   require_equal("expert_tensor_parallel_size", static_cast<std::size_t>(state.get_expert_tensor_parallel_world_size()),
                 "what these experts take (they are not split)", 1);

@@ -115,8 +115,8 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
   const bool may_be_longer = config_.protocol == ring::Protocol::bulk && schedule::MayAlwaysRefer(schedule_);
   const bool too_long = config_.chunk_bytes > capacity && !may_be_longer;
   if (config_.protocol == ring::Protocol::inlined || config_.chunk_bytes == 0 || too_long) {
-    Throw(tuttiInternalError, "a chunk of {} bytes does not fit a {} slot of {} on a GPU", config_.chunk_bytes,
-          ring::NameOf(config_.protocol), capacity);
+    Throw(tuttiInternalError, "a chunk of {} bytes does not fit into a {} slot of {} bytes on a GPU",
+          config_.chunk_bytes, ring::NameOf(config_.protocol), capacity);
   }
   Image image{strided, {}, 0};
   for (std::size_t c = 0; c < schedule_.channels.size(); ++c) {

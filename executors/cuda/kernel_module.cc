@@ -41,7 +41,7 @@ std::string WhyNoKernels(const cuda_transport::CudaDriver& driver) {
   return cuda_transport::WhyTooOld(driver, kNeeded);
 #else
   static_cast<void>(driver);
-  return "this libtutti was built without nvcc and has no code for GPUs";
+  return "this libtutti was built without nvcc and contains no GPU code";
 #endif
 }
 

@@ -36,7 +36,8 @@ Plan::Plan(schedule::Schedule schedule, schedule::Extents extents, schedule::Pro
       divisor_(op == tuttiAvg ? schedule_.nranks : 0) {
   const auto capacity = fabric.layout().SlotShapeOf(config_.protocol, 0).capacity;
   if (config_.chunk_bytes == 0 || config_.chunk_bytes > capacity) {
-    Throw(tuttiInternalError, "a chunk of {} bytes does not fit a slot of {}", config_.chunk_bytes, capacity);
+    Throw(tuttiInternalError, "a chunk of {} bytes does not fit into a slot of {} bytes", config_.chunk_bytes,
+          capacity);
   }
   one_pass_ = IsOnePass();
   if (one_pass_) schedule_.channels.front() = {{schedule::InOneLane(schedule_.channels.front())}};

@@ -35,11 +35,11 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeR
     const int size = SizeOf(comm);
     CheckGiven("excludeRanksList", excludeRanksList);
     if (excludeRanksCount < 1 || excludeRanksCount >= size) {
-      Refuse(ncclInvalidArgument, "excludeRanksCount is {}; with {} ranks it takes 1 to {}", excludeRanksCount, size,
+      Refuse(ncclInvalidArgument, "excludeRanksCount is {}; with {} ranks it must be 1 to {}", excludeRanksCount, size,
              size - 1);
     }
     if (shrinkFlags != NCCL_SHRINK_DEFAULT && shrinkFlags != NCCL_SHRINK_ABORT) {
-      Refuse(ncclInvalidArgument, "shrinkFlags is {:#x}; there is no such flag", shrinkFlags);
+      Refuse(ncclInvalidArgument, "shrinkFlags is {:#x}, which has an unknown flag", shrinkFlags);
     }
     auto ours = Inherit(config, comm);
     if (shrinkFlags == NCCL_SHRINK_ABORT) Check(tuttiCommRevoke(ToTutti(comm)));
@@ -68,7 +68,7 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqu
     }
     SizeOf(comm);
     if (rank != -1) {
-      Refuse(ncclInvalidArgument, "rank is {}; a rank of comm keeps its own, and passes -1", rank);
+      Refuse(ncclInvalidArgument, "rank is {}; an existing rank of comm keeps its rank and must pass -1", rank);
     }
     auto ours = Inherit(config, comm);
     auto id = TakeGrowth(comm);
@@ -82,7 +82,7 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqu
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags) {
   return Guard(comm, [&] {
     SizeOf(comm);
-    if (revokeFlags != 0) Refuse(ncclInvalidArgument, "revokeFlags is {:#x}; there is no such flag", revokeFlags);
+    if (revokeFlags != 0) Refuse(ncclInvalidArgument, "revokeFlags is {:#x}, which has an unknown flag", revokeFlags);
     return FromTutti(tuttiCommRevoke(ToTutti(comm)));
   });
 }

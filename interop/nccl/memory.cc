@@ -23,7 +23,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, nc
   constexpr int kKnownFlags = NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING;
   return Guard(comm, [&] {
     if ((winFlags & ~kKnownFlags) != 0)
-      Refuse(ncclInvalidArgument, "winFlags is {:#x}; there is no such flag", winFlags);
+      Refuse(ncclInvalidArgument, "winFlags is {:#x}, which has an unknown flag", winFlags);
     return RunOrCollect(comm, [=] {
       Check(
           tuttiCommWindowRegister(ToTutti(comm), buff, size, reinterpret_cast<tuttiWindow_t*>(win), TUTTI_WIN_DEFAULT));
@@ -49,7 +49,7 @@ ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void** outUser
     int rank = 0;
     Check(tuttiCommUserRank(ToTutti(comm), &rank));  // fails unless comm is a communicator
     void* const buffer = BufferOf(comm, win);
-    if (buffer == nullptr) Refuse(ncclInvalidArgument, "win is no window of this comm, or was deregistered before");
+    if (buffer == nullptr) Refuse(ncclInvalidArgument, "win is not a window of this comm, or has been deregistered");
     *outUserPtr = buffer;
     return ncclSuccess;
   });

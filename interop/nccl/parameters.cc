@@ -34,7 +34,7 @@ ncclParamHandle_t Find(const char* key) {
   for (const auto& setting : All()) {
     if (std::string_view(setting.key) == key) return const_cast<ncclParamHandle_t>(&setting);  // callers only hold it
   }
-  Refuse(ncclInvalidArgument, "there is no parameter \"{}\"; ncclParamGetAllParameterKeys tells which there are", key);
+  Refuse(ncclInvalidArgument, "there is no parameter \"{}\"; ncclParamGetAllParameterKeys lists them", key);
 }
 
 const ncclParamHandle& Checked(ncclParamHandle_t handle) {
@@ -57,7 +57,7 @@ ncclResult_t GetNumber(ncclParamHandle_t handle, Number* out) {
     const auto& setting = Checked(handle);
     Number value = 0;
     if (!Parse(setting.value, value)) {
-      Refuse(ncclInvalidArgument, "{} is \"{}\", no whole number of {} bits{}", setting.key, setting.value,
+      Refuse(ncclInvalidArgument, "{} is \"{}\", which is not a whole number of {} bits{}", setting.key, setting.value,
              8 * sizeof value, std::is_signed_v<Number> ? "" : " without a sign");
     }
     *out = value;

@@ -12,7 +12,7 @@ ncclResult_t Unsupported(ncclComm_t comm, const char* name, const char* reason) 
 
 constexpr auto* kOneSided = "Tutti has no one-sided operations; use ncclSend and ncclRecv";
 constexpr auto* kDeviceApi = "Tutti cannot be called from inside kernels; there is no device communicator";
-constexpr auto* kSuspend = "Tutti does not give memory of a communicator back before it is destroyed";
+constexpr auto* kSuspend = "Tutti does not release a communicator's memory before the communicator is destroyed";
 
 }  // namespace
 
@@ -21,7 +21,7 @@ ncclResult_t ncclCommSuspend(ncclComm_t comm, int) { return Unsupported(comm, "n
 ncclResult_t ncclCommResume(ncclComm_t comm) { return Unsupported(comm, "ncclCommResume", kSuspend); }
 
 ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t, uint64_t*) {
-  return Unsupported(comm, "ncclCommMemStats", "Tutti does not account for GPU memory by communicator");
+  return Unsupported(comm, "ncclCommMemStats", "Tutti does not count GPU memory per communicator");
 }
 
 ncclResult_t ncclPutSignal(const void*, size_t, ncclDataType_t, int, ncclWindow_t, size_t, int, int, unsigned int,

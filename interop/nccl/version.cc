@@ -59,7 +59,8 @@ int Version() {
   if (text.empty()) return NCCL_VERSION_CODE;
   if (const auto version = ParseVersion(text)) return *version;
   Refuse(ncclInvalidArgument,
-         "TUTTI_NCCL_VERSION=\"{}\" is no version of NCCL; write 2.27.7 or 22707, from 2.9.0 to below 3", text);
+         "TUTTI_NCCL_VERSION=\"{}\" is not a version of NCCL; it takes e.g. 2.27.7 or 22707, from 2.9.0 to below 3",
+         text);
 }
 
 int VersionOrDefault() noexcept {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
-#include <system_error>
 
 #include "base/error.h"
 #include "net/auth/client_handshake.h"
@@ -47,7 +46,7 @@ class Dialler {
       }
       if (attempt.failure == Failure::nobody && !call_.may_be_early) {
         Throw(tuttiRemoteError,
-              "rank {}: {} is gone: {}. Its process has ended, or joining has failed or timed out before", call_.rank,
+              "rank {}: {} is gone: {}. Its process has ended, or joining has already failed or timed out", call_.rank,
               call_.whom, attempt.reason);
       }
       if (net::Wait({}, std::min(deadline_, Deadline::After(pause)), cancel_) == net::Wake::cancelled) ThrowCancelled();
@@ -116,7 +115,7 @@ class Dialler {
 
   static Attempt Refused(const net::SocketAddress& address, int error) {
     return {std::nullopt, error == ECONNREFUSED ? Failure::nobody : Failure::unreachable,
-            fmt::format("{}: {}", address.Text(), std::generic_category().message(error))};
+            fmt::format("{}: {}", address.Text(), ErrnoText(error))};
   }
 
   Attempt Prove(net::Socket socket, const net::SocketAddress& address) {
@@ -135,13 +134,12 @@ class Dialler {
     }
     switch (state) {
       case ClientHandshake::State::dropped:
-        return fail(Failure::dropped, "closed the connection before it proved itself");
-      case ClientHandshake::State::foreign: return fail(Failure::stranger, "is no rendezvous of Tutti");
+        return fail(Failure::dropped, "closed the connection before it was authenticated");
+      case ClientHandshake::State::foreign: return fail(Failure::stranger, "is not a Tutti rendezvous");
       case ClientHandshake::State::stranger: return fail(Failure::stranger, "answers with another secret");
       case ClientHandshake::State::misled:
         return fail(Failure::stranger, fmt::format("answers for rank {}", handshake.answers_for()));
-      case ClientHandshake::State::refused:
-        return fail(Failure::other_user, "is not talked to: " + handshake.refusal());
+      case ClientHandshake::State::refused: return fail(Failure::other_user, "is refused: " + handshake.refusal());
       default: break;
     }
 

@@ -81,7 +81,7 @@ void Doorkeeper::Serve(Shared& shared) {
     }
   } catch (const std::exception& error) {
     // Out of memory. Callers find the port open and unanswered, like that of a stopped rank.
-    Log(Subject::faults, "a port is not looked after any more: {}", error.what());
+    Log(Subject::faults, "a port is no longer served: {}", error.what());
   }
 }
 

@@ -74,7 +74,8 @@ void HandshakePool::TakeNew(const net::Socket& listener) {
       continue;
     }
     if (const auto user = net::UserOfTcpPeer(result.socket); !user.taken()) {
-      Log(Subject::init, "a connection to port {} was closed unheard: {}", net::LocalAddress(listener).port, user.why);
+      Log(Subject::init, "a connection to port {} was closed without a handshake: {}", net::LocalAddress(listener).port,
+          user.why);
       continue;
     }
     if (strangers_.size() >= kMaxStrangers) PutOutOne();

@@ -21,7 +21,7 @@ inline const bool kSodiumIsReady = sodium_init() >= 0;
 
 // All functions below call this.
 inline void EnsureSodium() {
-  if (!kSodiumIsReady) Throw(tuttiSystemError, "libsodium cannot start: no source of random numbers");
+  if (!kSodiumIsReady) Throw(tuttiSystemError, "libsodium cannot be initialised: it has no source of random numbers");
 }
 
 class SecretKey {

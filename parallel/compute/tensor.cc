@@ -33,8 +33,8 @@ const Type& TypeOf(tuttiDataType_t dtype) {
                                                            {"float8e4m3", 1},
                                                            {"float8e5m2", 1}}};
   if (dtype < 0 || dtype >= tuttiNumTypes) {
-    throw Error(tuttiInvalidArgument, fmt::format("{} is no data type: they are 0 .. {}", static_cast<int>(dtype),
-                                                  static_cast<int>(tuttiNumTypes) - 1));
+    throw Error(tuttiInvalidArgument, fmt::format("{} is not a data type: valid values are 0 .. {}",
+                                                  static_cast<int>(dtype), static_cast<int>(tuttiNumTypes) - 1));
   }
   return kTypes[static_cast<std::size_t>(dtype)];
 }
@@ -84,8 +84,8 @@ void require_apart(const char* what, const Tensor& tensor, const char* of_what, 
              second = reinterpret_cast<std::uintptr_t>(other.data);
   if (first + tensor.bytes() <= second || second + other.bytes() <= first) return;
   throw Error(tuttiInvalidArgument,
-              fmt::format("{} has {} bytes at {}, and {} {} bytes at {}: they need memory of their own", what,
-                          tensor.bytes(), tensor.data, of_what, other.bytes(), other.data));
+              fmt::format("{} has {} bytes at {}, and {} has {} bytes at {}: they overlap, but need separate memory",
+                          what, tensor.bytes(), tensor.data, of_what, other.bytes(), other.data));
 }
 
 }  // namespace tutti::parallel

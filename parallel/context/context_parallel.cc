@@ -64,14 +64,13 @@ void RequireAgreement(ProcessGroup& ulysses, ProcessGroup& ring, const ContextPa
 // Checks the terms that are the same on all ranks.
 void RequireUsable(const ContextParallelConfig& config, std::size_t inside, std::size_t across) {
   if (config.dtype != tuttiFloat32 && config.dtype != tuttiBfloat16) {
-    throw Error(tuttiInvalidArgument, fmt::format("the elements of attention are {}; they can be float32 or bfloat16",
+    throw Error(tuttiInvalidArgument, fmt::format("the element type of attention is {}; it can be float32 or bfloat16",
                                                   name_of(config.dtype)));
   }
   if (config.window > 0 && !config.causal) {
-    throw Error(
-        tuttiInvalidArgument,
-        fmt::format("the window is {}, but the mask is not causal: a window is of the positions up to a query's",
-                    config.window));
+    throw Error(tuttiInvalidArgument, fmt::format("the window is {}, but the mask is not causal: a window covers "
+                                                  "positions up to the query's and needs a causal mask",
+                                                  config.window));
   }
   require_divisible("the number of heads", config.heads, "ulysses_size", inside);
   require_divisible("the number of heads", config.heads, "kv_heads", config.kv_heads);

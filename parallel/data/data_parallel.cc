@@ -20,8 +20,9 @@ DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, Compute& c
       slots_(parameters_.size()),
       used_(parameters_.size()) {
   if (config_.servers < 0 || config_.servers > group_.size()) {
-    throw Error(tuttiInvalidArgument, fmt::format("there cannot be {} parameter servers in group \"{}\" of {} ranks",
-                                                  config_.servers, group_.name(), group_.size()));
+    throw Error(tuttiInvalidArgument,
+                fmt::format("the number of parameter servers is {}, but group \"{}\" has {} ranks", config_.servers,
+                            group_.name(), group_.size()));
   }
   const auto problem = problem_of(parameters_);
   if (!problem.empty()) throw Error(tuttiInvalidArgument, problem);
@@ -123,7 +124,7 @@ void DistributedDataParallel::pull_parameters() {
 void DistributedDataParallel::finish_gradients() {
   if (accumulating_ > 0) {
     throw Error(tuttiInvalidUsage,
-                "finish_gradients() was called while a no_sync() lives, so nothing would be averaged");
+                "finish_gradients() was called while a no_sync() is alive, so no gradient would be averaged");
   }
   while (next_ < buckets_.size()) SendNext();
   join_communication(compute_, {&group_});

@@ -279,7 +279,7 @@ TEST(DistributedDataParallel, WithoutServersEverybodyUpdatesAndNothingIsPulled) 
     EXPECT_EQ(side.group.bytes_sent(), before);
     for (std::size_t i = 0; i < kSizes.size(); ++i) EXPECT_TRUE(side.ddp.updates(i));
     EXPECT_TRUE(Throws([&] { DistributedDataParallel(side.group, side.compute, model.parameters(), {.servers = 3}); },
-                       tuttiInvalidArgument, {"3 parameter servers", "\"world\"", "2 ranks"}));
+                       tuttiInvalidArgument, {"parameter servers is 3", "\"world\"", "2 ranks"}));
     EXPECT_TRUE(Throws([&] { side.group.configure(TUTTI_CONFIG_INITIALIZER); }, tuttiInvalidUsage, {"\"world\""}));
     self.Meet();
   });

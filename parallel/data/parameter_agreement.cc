@@ -44,7 +44,7 @@ std::string problem_of(const std::vector<Parameter>& parameters) {
       return fmt::format("parameter \"{}\" has no elements: its shape is {}", parameter.name,
                          describe(parameter.data.shape));
     }
-    if (!names.insert(parameter.name).second) return fmt::format("two parameters are called \"{}\"", parameter.name);
+    if (!names.insert(parameter.name).second) return fmt::format("two parameters have the name \"{}\"", parameter.name);
   }
   return {};
 }

@@ -39,9 +39,8 @@ LoadStatistics load_statistics(const Routing& routing) {
 
 TopKRouter::TopKRouter(Compute& compute, const TopKRouterConfig& config) : compute_(compute), config_(config) {
   if (config_.topk >= 1 && config_.topk <= config_.num_experts) return;
-  throw Error(tuttiInvalidArgument,
-              fmt::format("topk is {}, but num_experts is {}: a token goes to at least one expert, and to none twice",
-                          config_.topk, config_.num_experts));
+  throw Error(tuttiInvalidArgument, fmt::format("topk is {}, but num_experts is {}: topk must be from 1 to num_experts",
+                                                config_.topk, config_.num_experts));
 }
 
 Routing TopKRouter::forward(const Tensor& logits) {

@@ -33,7 +33,7 @@ void CompareRanks(ProcessGroup& ep, const TokenDispatcherConfig& config, bool tw
     const std::size_t which = i % mine.size();
     if (std::bit_cast<std::uint64_t>(all[i]) == std::bit_cast<std::uint64_t>(all[which])) continue;
     throw Error(tuttiInvalidUsage, fmt::format("{} is {} on rank {} of group \"{}\", but {} on rank 0: the token "
-                                               "dispatchers of a group must be made alike",
+                                               "dispatchers of a group need the same arguments",
                                                quantities[which].name, all[i], i / mine.size(), ep.name(), all[which]));
   }
 }
@@ -53,9 +53,9 @@ void CheckConfig(const ProcessGroup& ep, const TokenDispatcherConfig& config) {
                 fmt::format("topk is {}, but num_experts is {}", config.topk, config.num_experts));
   }
   if (config.hidden_size == 0 || !(config.capacity_factor >= 0) || !std::isfinite(config.capacity_factor)) {
-    throw Error(tuttiInvalidArgument,
-                fmt::format("hidden_size is {} and capacity_factor {}; at least 1 and at least 0 are needed",
-                            config.hidden_size, config.capacity_factor));
+    throw Error(tuttiInvalidArgument, fmt::format("hidden_size is {} and capacity_factor is {}; hidden_size must be at "
+                                                  "least 1 and capacity_factor at least 0",
+                                                  config.hidden_size, config.capacity_factor));
   }
 }
 

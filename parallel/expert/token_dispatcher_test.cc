@@ -229,9 +229,9 @@ TEST(TokenDispatcher, NamesWhatDoesNotFitOnEveryRank) {
     refused({.num_experts = 8, .topk = 9, .hidden_size = 8}, tuttiInvalidArgument, {"topk is 9", "num_experts is 8"});
     refused({.num_experts = 8, .topk = 1, .hidden_size = 0}, tuttiInvalidArgument, {"hidden_size is 0"});
     refused({.num_experts = 8, .topk = 1, .hidden_size = 8, .capacity_factor = -1}, tuttiInvalidArgument,
-            {"capacity_factor -1"});
+            {"capacity_factor is -1"});
     refused({.num_experts = 8, .topk = 1, .hidden_size = 8, .capacity_factor = NAN}, tuttiInvalidArgument,
-            {"capacity_factor nan"});
+            {"capacity_factor is nan"});
     refused({.num_experts = 8, .topk = 1, .hidden_size = 8, .ranks_per_host = 3}, tuttiInvalidArgument,
             {"expert_model_parallel_size (4)", "ranks_per_host (3)"});
     EXPECT_TRUE(Throws([&] { RailGroups(group, group, 3); }, tuttiInvalidArgument, {"ranks_per_host (3)"}));

@@ -20,7 +20,7 @@ MeshLayout::MeshLayout(std::vector<MeshAxis> axes) : axes_(std::move(axes)), str
     }
     if (axis.name.empty() || !names.insert(axis.name).second) {
       throw Error(tuttiInvalidArgument, axis.name.empty() ? std::string("an axis has no name")
-                                                          : fmt::format("two axes are called \"{}\"", axis.name));
+                                                          : fmt::format("two axes have the name \"{}\"", axis.name));
     }
     strides_[i] = size_;
     size_ *= axis.size;
@@ -33,7 +33,7 @@ std::size_t MeshLayout::place(const std::string& axis) const {
   std::vector<std::string> names;
   for (const auto& each : axes_) names.push_back(each.name);
   throw Error(tuttiInvalidArgument,
-              fmt::format("no axis is called \"{}\"; there are {}", axis, fmt::join(names, ", ")));
+              fmt::format("there is no axis \"{}\"; the axes are {}", axis, fmt::join(names, ", ")));
 }
 
 int MeshLayout::coordinate(int rank, const std::string& axis) const {

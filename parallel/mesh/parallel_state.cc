@@ -34,7 +34,7 @@ MeshLayout LayoutOf(const std::string& order, const std::map<std::string, int>& 
     if (std::ranges::find(axes, name, &MeshAxis::name) != axes.end()) continue;
     if (size > 1) {
       throw Error(tuttiInvalidArgument,
-                  fmt::format("{} has size {}, but is not in the order \"{}\"", name, size, order));
+                  fmt::format("{} has size {}, but the order \"{}\" does not contain it", name, size, order));
     }
     axes.push_back({name, size});
   }
@@ -46,7 +46,7 @@ void CheckOrder(const std::string& order) {
   for (const auto& name : NamesIn(order)) {
     if (name != "tp" && name != "cp" && name != "ep" && name != "dp" && name != "pp") {
       throw Error(tuttiInvalidArgument,
-                  fmt::format("the order \"{}\" names \"{}\"; there are tp, cp, ep, dp and pp", order, name));
+                  fmt::format("the order \"{}\" contains \"{}\"; known are tp, cp, ep, dp and pp", order, name));
     }
   }
 }

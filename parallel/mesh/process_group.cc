@@ -77,7 +77,7 @@ ProcessGroup::ProcessGroup(ProcessGroup& world, std::string name, std::vector<in
   const auto place = std::ranges::find(ranks_, world.rank());
   if (place == ranks_.end() || std::ranges::adjacent_find(ranks_, std::ranges::greater_equal()) != ranks_.end()) {
     throw Error(tuttiInvalidArgument,
-                fmt::format("group \"{}\" of ranks {} needs to be ascending and to contain rank {}", name_,
+                fmt::format("group \"{}\" has the ranks {}, which must ascend and include rank {}", name_,
                             fmt::join(ranks_, ", "), world.rank()));
   }
   rank_ = static_cast<int>(place - ranks_.begin());
@@ -119,9 +119,8 @@ ProcessGroup::Invitation ProcessGroup::Exchange() {
 
 void ProcessGroup::configure(const tuttiConfig_t& config) {
   if (comm_ != nullptr) {
-    throw Error(
-        tuttiInvalidUsage,
-        fmt::format("group \"{}\" is configured after its communicator was made, which would not change", name_));
+    throw Error(tuttiInvalidUsage,
+                fmt::format("group \"{}\" was configured after its communicator was made, which has no effect", name_));
   }
   config_ = config;
 }

@@ -135,7 +135,7 @@ PipelineParallel::PipelineParallel(ProcessGroup& group, std::optional<TensorSpec
 void PipelineParallel::Prepare(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps) {
   require_verified(schedule);
   if (schedule.stages != group_.size()) {
-    throw Error(tuttiInvalidArgument, fmt::format("the schedule has {} stages, but the pipeline's group {} ranks",
+    throw Error(tuttiInvalidArgument, fmt::format("the schedule has {} stages, but the pipeline's group has {} ranks",
                                                   schedule.stages, group_.size()));
   }
   for (const auto& [what, count] : {std::pair{"chunks", chunks_.size()}, std::pair{"steps", steps.size()}}) {
@@ -150,8 +150,8 @@ void PipelineParallel::Prepare(const PipelineSchedule& schedule, const std::vect
     if (!is_part || dynamic_cast<const SplitBackwardStep*>(step) != nullptr) continue;
     throw Error(
         tuttiInvalidArgument,
-        fmt::format("the schedule \"{}\" does backwards in two parts (backward_input, backward_weight), but the "
-                    "step of chunk {} has one (backward): derive it from SplitBackwardStep",
+        fmt::format("the schedule \"{}\" splits each backward into two parts (backward_input, backward_weight), but "
+                    "the step of chunk {} has only backward: derive it from SplitBackwardStep",
                     schedule.name, action.chunk));
   }
   const auto bytes_of = [&](const BufferUse& use) {

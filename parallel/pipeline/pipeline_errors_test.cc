@@ -49,13 +49,13 @@ TEST(PipelineErrors, EveryRankIsToldWhatDoesNotFit) {
     EXPECT_TRUE(Throws([&] { pipeline.run(get_schedule(stage == 2 ? "1F1B" : "GPipe", 3, 4), step); },
                        tuttiInvalidUsage, {"\"GPipe\" on stage 0, but \"1F1B\" on stage 2"}));
     EXPECT_TRUE(Throws([&] { pipeline.run(gpipe(4, 4), step); }, tuttiInvalidArgument,
-                       {"stage 0", "4 stages", "group 3 ranks"}));
+                       {"stage 0", "4 stages", "group has 3 ranks"}));
     auto broken = gpipe(3, 4);
     broken.actions[1].pop_back();
     EXPECT_TRUE(Throws([&] { pipeline.run(broken, step); }, tuttiInvalidArgument,
                        {"stage 1 never does the backward of microbatch 3"}));
     EXPECT_TRUE(Throws([&] { pipeline.run(zero_bubble_h1(3, 4), step); }, tuttiInvalidArgument,
-                       {"stage 0", "\"ZB-H1\" does backwards in two parts", "SplitBackwardStep"}));
+                       {"stage 0", "\"ZB-H1\" splits each backward into two parts", "SplitBackwardStep"}));
     EXPECT_TRUE(Throws([&] { pipeline.run(interleaved_one_forward_one_backward(3, 6, 2), step); }, tuttiInvalidArgument,
                        {"stage 0", "\"Interleaved1F1B\" has 2 model chunks a stage", "given 1 chunks"}));
     const int chunks_here = stage == 1 ? 3 : 2;

@@ -63,8 +63,8 @@ std::string TroubleOf(const PipelineTerms& terms) {
   if (!terms.trouble.empty()) return terms.trouble;
   for (const auto& [what, spec] : {std::pair{"takes", &terms.takes}, std::pair{"gives", &terms.gives}}) {
     if (!*spec || (*spec)->shape.size() <= kMostDimensions) continue;
-    return fmt::format("what it {} has {} dimensions; at most {} can be negotiated", what, (*spec)->shape.size(),
-                       kMostDimensions);
+    return fmt::format("the tensor that it {} has {} dimensions; at most {} can be negotiated", what,
+                       (*spec)->shape.size(), kMostDimensions);
   }
   return "";
 }
@@ -148,17 +148,16 @@ void RequireFitting(const std::vector<PipelineTerms>& terms) {
     const auto &gives = terms[place].gives, &takes = terms[place + 1].takes;
     if (gives && gives == takes) continue;
     throw Error(tuttiInvalidUsage,
-                fmt::format("{} gives {} a microbatch, but {} takes {}: both must be there and the "
-                            "same",
+                fmt::format("{} gives {} per microbatch, but {} takes {}: both must be the same tensor",
                             place_of(place), OrNothing(gives), place_of(place + 1), OrNothing(takes)));
   }
   if (terms.front().takes) {
-    throw Error(tuttiInvalidUsage, fmt::format("{} takes {} a microbatch, but {} is before it", place_of(0),
+    throw Error(tuttiInvalidUsage, fmt::format("{} takes {} per microbatch, but {} comes before it", place_of(0),
                                                describe(*terms.front().takes), place_of.none()));
   }
   if (terms.back().gives) {
     throw Error(tuttiInvalidUsage,
-                fmt::format("{} gives {} a microbatch, but {} is behind it", place_of(terms.size() - 1),
+                fmt::format("{} gives {} per microbatch, but {} comes after it", place_of(terms.size() - 1),
                             describe(*terms.back().gives), place_of.none()));
   }
 }

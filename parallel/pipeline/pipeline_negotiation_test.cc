@@ -52,7 +52,7 @@ TEST(PipelineNegotiation, NamesBothShapes) {
       [](auto& terms) {
         terms[2].takes = TensorSpec{{2, 4}, tuttiFloat32};
       },
-      tuttiInvalidUsage, {"stage 1 gives float32 [2, 3] a microbatch", "stage 2 takes float32 [2, 4]"}));
+      tuttiInvalidUsage, {"stage 1 gives float32 [2, 3] per microbatch", "stage 2 takes float32 [2, 4]"}));
   EXPECT_TRUE(Refused(
       [](auto& terms) {
         terms[0].gives = TensorSpec{{2, 3}, tuttiFloat16};
@@ -66,9 +66,9 @@ TEST(PipelineNegotiation, NamesBothShapes) {
 
 TEST(PipelineNegotiation, TheEndsTakeAndGiveNothing) {
   EXPECT_TRUE(Refused([](auto& terms) { terms[0].takes = kSix; }, tuttiInvalidUsage,
-                      {"stage 0 takes float32 [2, 3]", "no stage is before it"}));
+                      {"stage 0 takes float32 [2, 3]", "no stage comes before it"}));
   EXPECT_TRUE(Refused([](auto& terms) { terms[2].gives = kSix; }, tuttiInvalidUsage,
-                      {"stage 2 gives float32 [2, 3]", "no stage is behind it"}));
+                      {"stage 2 gives float32 [2, 3]", "no stage comes after it"}));
 }
 
 TEST(PipelineNegotiation, AStagesOwnTroubleComesBeforeItsShapes) {

@@ -16,7 +16,7 @@ PipelineSchedule EmptySchedule(const char* name, int stages, int microbatches, i
        {std::pair{"stages", stages}, std::pair{"microbatches", microbatches}, std::pair{"model chunks", chunks}}) {
     if (number >= 1) continue;
     throw Error(tuttiInvalidArgument,
-                fmt::format("a {} schedule of {} {} was asked for; at least 1 is needed", name, number, what));
+                fmt::format("a {} schedule with {} {} was requested; at least 1 is needed", name, number, what));
   }
   return {name, stages, microbatches, std::vector<std::vector<PipelineAction>>(static_cast<std::size_t>(stages)),
           chunks};
@@ -53,13 +53,13 @@ PipelineSchedule get_schedule(const std::string& name, int stages, int microbatc
     if (name != known) continue;
     if (chunks == 1) return make(stages, microbatches);
     throw Error(tuttiInvalidArgument,
-                fmt::format("the schedule \"{}\" has 1 model chunk a stage, but {} were asked for: take "
+                fmt::format("the schedule \"{}\" has 1 model chunk per stage, but {} were requested: use "
                             "\"Interleaved1F1B\"",
                             name, chunks));
   }
   throw Error(
       tuttiInvalidArgument,
-      fmt::format(R"(there is no schedule "{}"; there are "GPipe", "1F1B", "Interleaved1F1B" and "ZB-H1")", name));
+      fmt::format(R"(there is no schedule "{}"; known are "GPipe", "1F1B", "Interleaved1F1B" and "ZB-H1")", name));
 }
 
 std::string describe(const PipelineAction& action) {

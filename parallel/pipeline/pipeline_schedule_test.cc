@@ -141,7 +141,7 @@ TEST(PipelineSchedule, HasNames) {
   EXPECT_TRUE(Throws([] { get_schedule("ZeroBubble", 4, 8); }, tuttiInvalidArgument,
                      {"\"ZeroBubble\"", R"("GPipe", "1F1B", "Interleaved1F1B" and "ZB-H1")"}));
   EXPECT_TRUE(Throws([] { get_schedule("1F1B", 4, 8, 2); }, tuttiInvalidArgument,
-                     {"\"1F1B\" has 1 model chunk a stage, but 2 were asked for", "Interleaved1F1B"}));
+                     {"\"1F1B\" has 1 model chunk per stage, but 2 were requested", "Interleaved1F1B"}));
   EXPECT_TRUE(Throws([] { get_schedule("Interleaved1F1B", 4, 6, 2); }, tuttiInvalidArgument,
                      {"the number of microbatches (6) is not divisible by the number of stages (4)"}));
   EXPECT_TRUE(Throws([] { get_schedule("Interleaved1F1B", 4, 8, 0); }, tuttiInvalidArgument, {"0 model chunks"}));

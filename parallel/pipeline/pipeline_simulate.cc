@@ -72,7 +72,7 @@ PipelineTimeline pipeline_simulate(const PipelineSchedule& schedule, const Pipel
   }
   if (!(durations.weight_share >= 0 && durations.weight_share <= 1)) {
     throw Error(tuttiInvalidArgument,
-                fmt::format("the weights' share of a backward is {}; it is from 0 to 1", durations.weight_share));
+                fmt::format("the weights' share of a backward is {}; it must be from 0 to 1", durations.weight_share));
   }
   const bool buffered = transport == PipelineTransport::buffered;
   return {(buffered ? WalkBuffered(schedule, durations) : Walk(schedule, durations)).spans};

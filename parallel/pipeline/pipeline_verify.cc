@@ -20,18 +20,21 @@ std::string WrongSizes(const PipelineSchedule& schedule) {
     return fmt::format("it has {} microbatches; at least 1 is needed", schedule.microbatches);
   }
   if (std::ssize(schedule.actions) != schedule.stages) {
-    return fmt::format("it has actions of {} stages, but {} stages", schedule.actions.size(), schedule.stages);
+    return fmt::format("it has actions for {} stages, but {} stages are declared", schedule.actions.size(),
+                       schedule.stages);
   }
-  if (schedule.chunks < 1) return fmt::format("it has {} chunks a stage; at least 1 is needed", schedule.chunks);
+  if (schedule.chunks < 1) return fmt::format("it has {} chunks per stage; at least 1 is needed", schedule.chunks);
   if (schedule.exchanges.empty()) return "";
   if (std::ssize(schedule.exchanges) != schedule.stages) {
-    return fmt::format("it has exchanges of {} stages, but {} stages", schedule.exchanges.size(), schedule.stages);
+    return fmt::format("it has exchanges for {} stages, but {} stages are declared", schedule.exchanges.size(),
+                       schedule.stages);
   }
   for (std::size_t stage = 0; stage < schedule.exchanges.size(); ++stage) {
     const auto places = schedule.exchanges[stage].size(), needed = schedule.actions[stage].size() + 1;
     if (places == needed) continue;
-    return fmt::format("stage {} has {} places for exchanges, but {} actions: one before each and one behind the last",
-                       stage, places, needed - 1);
+    return fmt::format(
+        "stage {} has {} places for exchanges, but {} actions: it needs one before each action and one after the last",
+        stage, places, needed - 1);
   }
   return "";
 }
@@ -86,7 +89,7 @@ class ActionCheck {
       return fmt::format("stage {} does {} before its forward", stage_, describe(action));
     }
     if (is_weight && !done.input) {
-      return fmt::format("stage {} does {} before that for the input", stage_, describe(action));
+      return fmt::format("stage {} does {} before the backward for the input", stage_, describe(action));
     }
     if (is_forward) done.forward = true;
     if (action.pass == backward || action.pass == backward_input) done.input = true;
@@ -121,7 +124,8 @@ class TransferCheck {
       if (const auto made = transfer_of(schedule_, stage_, actions[place])) made_.insert(KeyOf(*made));
     }
     if (!problem_.empty()) return problem_;
-    if (!made_.empty()) return fmt::format("stage {} never sends {} of what it makes", stage_, made_.size());
+    if (!made_.empty())
+      return fmt::format("stage {} never sends {} of the tensors that it makes", stage_, made_.size());
     if (!there_.empty()) return fmt::format("stage {} receives {} tensors that it never uses", stage_, there_.size());
     return "";
   }
@@ -130,11 +134,12 @@ class TransferCheck {
   void Exchange(const PipelineExchange& exchange) {
     for (const auto& send : exchange.sends) {
       if (send.from == stage_ && made_.erase(KeyOf(send)) == 1) continue;
-      problem_ = fmt::format("stage {} sends {} when it has not just made it", stage_, describe(send));
+      problem_ = fmt::format("stage {} sends {}, which it has not just made", stage_, describe(send));
     }
     for (const auto& receive : exchange.receives) {
       if (receive.to == stage_ && there_.insert(KeyOf(receive)).second) continue;
-      problem_ = fmt::format("stage {} receives {}, which is not its or has come already", stage_, describe(receive));
+      problem_ = fmt::format("stage {} receives {}, which is not meant for it or was already received", stage_,
+                             describe(receive));
     }
   }
 

@@ -60,7 +60,7 @@ TEST(PipelineVerify, PartsOfBackwards) {
   schedule = zero_bubble_h1(2, 3);
   std::swap(ActionsOf(schedule, 0)[2], ActionsOf(schedule, 0)[3]);
   EXPECT_EQ(pipeline_verify(schedule).problem,
-            "stage 0 does the backward for the weights of microbatch 0 before that for the input");
+            "stage 0 does the backward for the weights of microbatch 0 before the backward for the input");
   schedule = zero_bubble_h1(2, 3);
   ActionsOf(schedule, 0)[3] = {backward, 0};
   EXPECT_EQ(pipeline_verify(schedule).problem, "stage 0 does the backward of microbatch 0 twice");
@@ -93,8 +93,9 @@ TEST(PipelineVerify, ExchangesThatDoNotFitTheActions) {
   const auto original = interleaved_one_forward_one_backward(2, 4, 2);
   auto schedule = original;
   schedule.exchanges[0].pop_back();
-  EXPECT_EQ(pipeline_verify(schedule).problem,
-            "stage 0 has 16 places for exchanges, but 16 actions: one before each and one behind the last");
+  EXPECT_EQ(
+      pipeline_verify(schedule).problem,
+      "stage 0 has 16 places for exchanges, but 16 actions: it needs one before each action and one after the last");
   schedule = original;
   schedule.exchanges[1][0].clear();
   EXPECT_EQ(pipeline_verify(schedule).problem,
@@ -102,7 +103,7 @@ TEST(PipelineVerify, ExchangesThatDoNotFitTheActions) {
   schedule = original;
   std::swap(schedule.exchanges[0][0], schedule.exchanges[0][1]);
   EXPECT_EQ(pipeline_verify(schedule).problem,
-            "stage 0 sends the activation of microbatch 0 when it has not just made it");
+            "stage 0 sends the activation of microbatch 0, which it has not just made");
   schedule = original;
   schedule.exchanges[0].back().push_back(schedule.exchanges[0][1].front());
   EXPECT_NE(pipeline_verify(schedule).problem, "");
@@ -180,7 +181,7 @@ TEST(PipelineVerify, WhatAPlanSaves) {
 TEST(PipelineVerify, Sizes) {
   auto schedule = gpipe(2, 2);
   schedule.stages = 3;
-  EXPECT_EQ(pipeline_verify(schedule).problem, "it has actions of 2 stages, but 3 stages");
+  EXPECT_EQ(pipeline_verify(schedule).problem, "it has actions for 2 stages, but 3 stages are declared");
   EXPECT_EQ(pipeline_verify({}).problem, "it has 0 stages; at least 1 is needed");
   schedule = gpipe(2, 2);
   ActionsOf(schedule, 0).push_back({forward, 2});

@@ -153,7 +153,7 @@ PipelineWalk WalkBuffered(const PipelineSchedule& schedule, const PipelineDurati
     const auto& actions = schedule.actions[static_cast<std::size_t>(stage)];
     const auto done = walk.spans[static_cast<std::size_t>(stage)].size();
     if (done == actions.size()) continue;
-    walk.problem = fmt::format("stage {} waits for ever before {}", stage, describe(actions[done]));
+    walk.problem = fmt::format("stage {} waits forever before {}", stage, describe(actions[done]));
     break;
   }
   return walk;

@@ -21,10 +21,11 @@ void CheckLayout(const ReplicaLayout& layout) {
   std::ranges::sort(seen);
   const auto twice = std::ranges::adjacent_find(seen);
   if (twice == seen.end()) return;
-  throw Error(tuttiInvalidArgument,
-              fmt::format("rank {} is in two places of the layout of replicas: a rank is the front (rank {}) or in one "
-                          "replica",
-                          *twice, layout.front));
+  throw Error(
+      tuttiInvalidArgument,
+      fmt::format(
+          "rank {} occurs twice in the layout of replicas: a rank is either the front (rank {}) or in one replica",
+          *twice, layout.front));
 }
 
 std::size_t ReplicaOf(const ReplicaLayout& layout, int rank) {
@@ -32,7 +33,8 @@ std::size_t ReplicaOf(const ReplicaLayout& layout, int rank) {
   for (std::size_t i = 0; i < layout.replicas.size(); ++i) {
     if (std::ranges::count(layout.replicas[i], rank) > 0) return i;
   }
-  throw Error(tuttiInvalidArgument, fmt::format("rank {} is in none of the {} replicas", rank, layout.replicas.size()));
+  throw Error(tuttiInvalidArgument,
+              fmt::format("rank {} is not in any of the {} replicas", rank, layout.replicas.size()));
 }
 
 }  // namespace
@@ -61,7 +63,7 @@ ReplicaLink& ReplicaRouter::Choose() {
     }
   }
   if (chosen == links_.size()) {
-    throw Error(tuttiRemoteError, fmt::format("of {} replicas 0 are left that take requests", links_.size()));
+    throw Error(tuttiRemoteError, fmt::format("none of the {} replicas is left to accept requests", links_.size()));
   }
   next_ = chosen + 1;
   return *links_[chosen];
@@ -87,13 +89,14 @@ Reply ReplicaRouter::wait() {
     if (auto reply = poll()) return *std::move(reply);
     std::this_thread::sleep_for(kPause);
   }
-  throw Error(tuttiInvalidUsage, "wait() for a reply while 0 requests are outstanding: submit() one first");
+  throw Error(tuttiInvalidUsage, "wait() was called while 0 requests are outstanding: submit() one first");
 }
 
 void ReplicaRouter::stop() {
   if (outstanding() > 0) {
     throw Error(tuttiInvalidUsage,
-                fmt::format("stop() while {} requests are outstanding: wait() for their replies first", outstanding()));
+                fmt::format("stop() was called while {} requests are outstanding: wait() for their replies first",
+                            outstanding()));
   }
   for (auto& link : links_) link->AddStop();
   for (auto& link : links_) {

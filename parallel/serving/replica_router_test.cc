@@ -86,7 +86,7 @@ TEST(ReplicaRouter, AnswersEveryRequestOnce) {
           }
           router.stop();
           router.stop();
-          EXPECT_TRUE(Throws([&] { router.submit({}); }, tuttiRemoteError, {"of 2 replicas 0 are left"}));
+          EXPECT_TRUE(Throws([&] { router.submit({}); }, tuttiRemoteError, {"none of the 2 replicas is left"}));
         },
         [&](Rank&, Replica& replica, ProcessGroup&) { EXPECT_EQ(replica.serve(Answer), kRequests / 2); });
   }
@@ -196,7 +196,7 @@ TEST(ReplicaRouter, EndsWhenNobodyIsLeftOrNobodyWaits) {
         } catch (const ReplicaError& error) {
           EXPECT_EQ(error.outstanding(), std::vector{id});
         }
-        EXPECT_TRUE(Throws([&] { router.submit(Filled(1, 0)); }, tuttiRemoteError, {"of 1 replicas 0 are left"}));
+        EXPECT_TRUE(Throws([&] { router.submit(Filled(1, 0)); }, tuttiRemoteError, {"none of the 1 replicas is left"}));
         router.stop();
       },
       [](Rank&, Replica& replica, ProcessGroup&) {
@@ -256,13 +256,13 @@ TEST(ReplicaRouter, NamesWhatDoesNotFit) {
       EXPECT_TRUE(
           Throws([&] { ReplicaRouter(world, layout, ReplicaPolicy::round_robin); }, tuttiInvalidArgument, words));
     };
-    refused({.front = 0, .replicas = {{1}, {1}}}, {"rank 1 is in two places"});
-    refused({.front = 0, .replicas = {{0, 1}}}, {"rank 0 is in two places", "the front (rank 0)"});
+    refused({.front = 0, .replicas = {{1}, {1}}}, {"rank 1 occurs twice"});
+    refused({.front = 0, .replicas = {{0, 1}}}, {"rank 0 occurs twice", "the front (rank 0)"});
     refused({.front = 0, .replicas = {{1}, {}}}, {"a replica has 0 ranks"});
     refused({.front = 0, .replicas = {}}, {"there are 0 replicas"});
     refused({.front = 1 - self.rank(), .replicas = {{self.rank()}}}, {"this rank is", "the front is"});
     EXPECT_TRUE(Throws([&] { Replica(world, {.front = self.rank(), .replicas = {{1 - self.rank()}}}); },
-                       tuttiInvalidArgument, {"is in none of the 1 replicas"}));
+                       tuttiInvalidArgument, {"is not in any of the 1 replicas"}));
     self.Meet();
   });
 }

@@ -271,7 +271,7 @@ void FullyShardedDataParallel::EndReduce(Unit& unit) {
 void FullyShardedDataParallel::finish_gradients() {
   if (!sync_) {
     throw Error(tuttiInvalidUsage,
-                "finish_gradients() was called while set_requires_gradient_sync(false) holds, so not all would be "
+                "finish_gradients() was called after set_requires_gradient_sync(false), so not all gradients would be "
                 "averaged");
   }
   const auto owing = std::ranges::find_if(units_, [](const Unit& unit) { return unit.owed > 0; });
@@ -299,8 +299,8 @@ Tensor FullyShardedDataParallel::data(std::size_t index, std::size_t parameter) 
   const Unit& unit = units_[index];
   if (unit.state != UnitState::whole) {
     throw Error(tuttiInvalidUsage,
-                fmt::format("the parameters of unit \"{}\" are with their ranks: they are here from pre_forward() or "
-                            "pre_backward() or pre_backward_input() of it to the matching post",
+                fmt::format("the parameters of unit \"{}\" are sharded: they are gathered only between its "
+                            "pre_forward(), pre_backward() or pre_backward_input() and the matching post",
                             unit.specs.name));
   }
   return unit.flat.parameter(unit.full, parameter);
@@ -311,11 +311,10 @@ Tensor FullyShardedDataParallel::grad(std::size_t index, std::size_t parameter) 
   if (!unit.shards(ZeroStage::gradients)) return unit.flat.parameter(unit.gradients, parameter);
   if (unit.in_first_part) return unit.flat.parameter(PlaceOf(unit), parameter);
   if (!unit.in_backward) {
-    throw Error(
-        tuttiInvalidUsage,
-        fmt::format("the gradients of unit \"{}\" are there from pre_backward() to post_backward() of it only, or "
-                    "from pre_backward_weight() to post_backward_weight()",
-                    unit.specs.name));
+    throw Error(tuttiInvalidUsage,
+                fmt::format("the gradients of unit \"{}\" exist only between its pre_backward() and post_backward(), "
+                            "or its pre_backward_weight() and post_backward_weight()",
+                            unit.specs.name));
   }
   return unit.flat.parameter(GradientsOf(unit), parameter);
 }

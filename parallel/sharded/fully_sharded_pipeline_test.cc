@@ -321,7 +321,7 @@ TEST(FullyShardedPipeline, NamesChunksOutOfOrder) {
     auto units = UnitsOf({{4}, {5}, {6}});
     units[1].chunk = 1;
     EXPECT_TRUE(Throws([&] { FullyShardedDataParallel(group, compute, units); }, tuttiInvalidArgument,
-                       {"unit \"unit2\" of chunk 0", "behind one of chunk 1"}));
+                       {"unit \"unit2\" of chunk 0", "after a unit of chunk 1"}));
     units[2].chunk = 1 + self.rank();
     EXPECT_TRUE(Throws([&] { FullyShardedDataParallel(group, compute, units); }, tuttiInvalidUsage,
                        {"unit \"unit2\" of chunk 1", "unit \"unit2\" of chunk 2"}));

@@ -51,7 +51,7 @@ std::string ProblemOf(ProcessGroup& group, const std::vector<ShardedUnit>& units
                          unit.shard_group_size);
     }
     if (unit.chunk < chunk) {
-      return fmt::format("unit \"{}\" of chunk {} comes behind one of chunk {}", unit.name, unit.chunk, chunk);
+      return fmt::format("unit \"{}\" of chunk {} comes after a unit of chunk {}", unit.name, unit.chunk, chunk);
     }
     chunk = unit.chunk;
     for (const auto& parameter : unit.parameters) {

@@ -316,10 +316,10 @@ TEST(TensorParallel, RefusesAGradientInTheMemoryOfWhatItNeeds) {
       refused(rows, input, grad_output, grad_input, shared);
     };
     const auto before = sides.group.bytes_sent();
-    both_refuse(x, y, x, "the input 48 bytes");
-    both_refuse(early, y, late, "the input 48 bytes");
-    both_refuse(late, y, early, "the input 48 bytes");
-    both_refuse(x, late, early, "grad_output 48 bytes");
+    both_refuse(x, y, x, "the input has 48 bytes");
+    both_refuse(early, y, late, "the input has 48 bytes");
+    both_refuse(late, y, early, "the input has 48 bytes");
+    both_refuse(x, late, early, "grad_output has 48 bytes");
     EXPECT_EQ(sides.group.bytes_sent(), before);
     // Neighbouring memory is apart.
     const Tensor first(both.tensor().floats(), {2, 4}), second(both.tensor().floats() + 8, {2, 4});

@@ -49,7 +49,7 @@ tuttiAlgorithm_t ParseAlgorithm(std::string_view word) {
   std::vector<std::string_view> names;
   for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i)
     names.push_back(schedule::NameOf(static_cast<tuttiAlgorithm_t>(i)));
-  Throw(tuttiInvalidArgument, "algorithm {} is unknown; there are {}", Quoted(word), fmt::join(names, ", "));
+  Throw(tuttiInvalidArgument, "algorithm {} is unknown; known are {}", Quoted(word), fmt::join(names, ", "));
 }
 
 bool IsTwoLevel(tuttiAlgorithm_t algorithm) {
@@ -167,7 +167,7 @@ schedule::Collective ParseCollective(std::string_view word) {
     names.push_back(schedule::NameOf(static_cast<schedule::Collective>(c)));
     if (names.back() == word) return static_cast<schedule::Collective>(c);
   }
-  Throw(tuttiInvalidArgument, "collective {} is unknown; there are {}", Quoted(word), fmt::join(names, ", "));
+  Throw(tuttiInvalidArgument, "collective {} is unknown; known are {}", Quoted(word), fmt::join(names, ", "));
 }
 
 void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced) {
@@ -181,7 +181,7 @@ void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced) 
     if (colon != word.npos) {
       const int c = static_cast<int>(ParseCollective(word.substr(0, colon)));
       if (!builders::Supports(algorithm, static_cast<schedule::Collective>(c), nranks)) {
-        Throw(tuttiInvalidArgument, "TUTTI_ALGO={}: {} has no form of {} on {} ranks; there are {}", Quoted(text),
+        Throw(tuttiInvalidArgument, "TUTTI_ALGO={}: {} does not support {} on {} ranks; available are {}", Quoted(text),
               schedule::NameOf(algorithm), schedule::NameOf(static_cast<schedule::Collective>(c)), nranks,
               NamesOf(static_cast<schedule::Collective>(c), nranks));
       }
@@ -201,15 +201,16 @@ void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced) 
 std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {
   if (algorithm == tuttiAlgorithmProgram) {
     const auto* program = tuning.programs[static_cast<std::size_t>(kind.collective)];
-    if (program == nullptr) return "has no form of it: TUTTI_PROGRAM gives none";
-    return kind.pairwise ? "has no form of it for lengths that only pairs know" : "";
+    if (program == nullptr) return "does not support it: TUTTI_PROGRAM names no program for it";
+    return kind.pairwise ? "does not support block lengths that only pairs of ranks know" : "";
   }
-  if (!builders::Supports(algorithm, kind.collective, tuning.nranks)) return "has no form of it on so many ranks";
+  if (!builders::Supports(algorithm, kind.collective, tuning.nranks))
+    return "does not support it on this number of ranks";
   if (kind.pairwise && builders::PassesBlocksOn(algorithm, kind.collective))
-    return "passes on blocks whose lengths only others know";
-  if (!tuning.one_host && builders::NeedsPosts(algorithm)) return "posts to ranks that are on other hosts";
+    return "forwards blocks whose lengths only other ranks know";
+  if (!tuning.one_host && builders::NeedsPosts(algorithm)) return "needs all ranks on one host";
   if (schedule::IsReducing(kind.collective) && tuning.deterministic && !RoundsOnce(algorithm)) {
-    return "is not deterministic: other orders, more roundings";
+    return "is not deterministic: it sums in another order and rounds more than once";
   }
   return "";
 }
@@ -220,21 +221,21 @@ std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningCon
   if (forced && WhyImpossible(*forced, kind, tuning).empty()) {
     return *forced == algorithm ? "" : fmt::format("{} is forced", schedule::NameOf(*forced));
   }
-  if (builders::IsBaseline(algorithm)) return "is there to be compared with: on request only";
-  if (IsTwoLevel(algorithm) && tuning.where.nodes() <= 1) return "is for several nodes; here is one";
+  if (builders::IsBaseline(algorithm)) return "is a baseline, used only if forced";
+  if (IsTwoLevel(algorithm) && tuning.where.nodes() <= 1) return "needs several nodes; there is one";
   if (schedule::IsReducing(kind.collective) && kind.low_precision && !RoundsOnce(algorithm) &&
       WhyImpossible(tuttiAlgorithmDirect, kind, tuning).empty()) {
-    return "rounds partial sums of a low-precision type on the way";
+    return "rounds partial sums to a low-precision type";
   }
   // Pricing them would take longer than it could ever save.
   constexpr int kMaxFullExchange = 64;
   if (algorithm == tuttiAlgorithmRecursive && tuning.nranks > kMaxFullExchange &&
       (tuning.nranks & (tuning.nranks - 1)) != 0) {
-    return "is considered beyond 64 ranks for powers of two only";
+    return "is considered above 64 ranks only if their number is a power of two";
   }
   if (algorithm == tuttiAlgorithmBruck && kind.collective == schedule::Collective::all_to_all &&
       tuning.nranks > kMaxFullExchange) {
-    return "is considered up to 64 ranks only: it moves n/2 log n blocks, a slot each";
+    return "is considered up to 64 ranks only: it moves n/2 log n blocks, one slot each";
   }
   return "";
 }

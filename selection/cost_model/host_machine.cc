@@ -29,7 +29,7 @@ constexpr char kLatency[] = "latency_us";
 
 double Positive(const JsonValue& json, const char* key, double most) {
   const double value = json.Number(key, 0, most);
-  if (value == 0) json.Refuse("\"{}\" is 0; it takes a number above", key);
+  if (value == 0) json.Refuse("\"{}\" is 0; it takes a number above 0", key);
   return value;
 }
 
@@ -56,7 +56,7 @@ Rate RateFromJson(const JsonValue& json, const char* key) {
     const bool last = &entry == &entries.back();
     const auto footprint = last ? kAnySize : static_cast<std::size_t>(Positive(entry, kFootprint, std::exp2(62)));
     if (!rate.empty() && footprint <= rate.back().footprint) {
-      entry.Refuse("\"{}\" does not ascend in \"{}\"", kFootprint, key);
+      entry.Refuse("the values of \"{}\" do not ascend in \"{}\"", kFootprint, key);
     }
     rate.push_back({footprint, Positive(entry, kRate, kFastestGBps)});
   }

@@ -38,7 +38,8 @@ class NodeMaker {
       auto& inward = type_.inward.emplace_back();
       if (!network) continue;
       if (nics[i].empty()) {
-        Throw(tuttiInvalidArgument, "{} has no way to the network; several nodes need NICs", NameOf(gpus[i]));
+        Throw(tuttiInvalidArgument, "{} has no path to the network; with several nodes every GPU needs a path to a NIC",
+              NameOf(gpus[i]));
       }
       for (const int nic : nics[i]) {
         outward.push_back(NetworkRoute(paths[nic], nic, true));

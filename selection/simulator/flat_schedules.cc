@@ -262,7 +262,7 @@ class Flattener {
 FlatSchedules::FlatSchedules(const cost_model::Machine& machine, const Source& source, const schedule::Extents& extents,
                              const schedule::ProtocolConfig& config, const NodeClasses& node_classes)
     : length_(extents.length), chunk_bytes_(config.chunk_bytes), pairwise_(extents.pairwise) {
-  if (chunk_bytes_ == 0) Throw(tuttiInvalidArgument, "a chunk of 0 bytes; at least 1 is needed");
+  if (chunk_bytes_ == 0) Throw(tuttiInvalidArgument, "the chunk has 0 bytes; at least 1 is needed");
   Flattener(*this, machine, source, config, node_classes).Run();
 }
 

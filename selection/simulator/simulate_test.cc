@@ -135,7 +135,7 @@ TEST(Simulate, SaysWhoWaitsForEver) {
     DurationOf(machine, ranks, 100, kBulk);
     FAIL() << "nobody can begin";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "deadlock: rank 0, channel 0, lane 0 waits at step 0, chunk 0, for ever");
+    EXPECT_STREQ(error.what(), "deadlock: rank 0, channel 0, lane 0 waits forever at step 0, chunk 0");
   }
 }
 

@@ -340,8 +340,8 @@ void SimulationRun::CheckFinished() {
   for (std::uint32_t number = 0; number < lanes_.size(); ++number) {
     if (!FindStep(number)) continue;
     const FlatLane& flat = Flat(number);
-    Throw(tuttiInvalidArgument, "deadlock: rank {}, channel {}, lane {} waits at step {}, chunk {}, for ever",
-          flat.rank, flat.channel, flat.number, lanes_[number].step, lanes_[number].chunk);
+    Throw(tuttiInvalidArgument, "deadlock: rank {}, channel {}, lane {} waits forever at step {}, chunk {}", flat.rank,
+          flat.channel, flat.number, lanes_[number].step, lanes_[number].chunk);
   }
 }
 

@@ -42,7 +42,7 @@ cost_model::Kind ReadKind(const JsonValue& row) {
     if (schedule::NameOf(kind.collective) == word && kind.low_precision == low_precision && kind.pairwise == pairwise)
       return kind;
   }
-  row.Refuse("there is no row for collective {} with these flags", Quoted(word));
+  row.Refuse("collective {} with these flags does not exist", Quoted(word));
 }
 
 TableEntry ReadEntry(const JsonValue& object, const cost_model::Kind& kind, const cost_model::TuningContext& tuning) {
@@ -52,21 +52,23 @@ TableEntry ReadEntry(const JsonValue& object, const cost_model::Kind& kind, cons
   const auto algorithm = schedule::AlgorithmFromName(word);
   if (!algorithm) object.Refuse("algorithm {} is unknown", Quoted(word));
   if (const auto why = cost_model::WhyNot(*algorithm, kind, tuning); !why.empty()) {
-    object.Refuse("{} cannot serve {}: it {}", word, cost_model::ToString(kind), why);
+    object.Refuse("{} cannot be used for {}: it {}", word, cost_model::ToString(kind), why);
   }
   auto& candidate = entry.candidate;
   candidate.algorithm = *algorithm;
   candidate.channels = static_cast<int>(object.Whole(kChannels, 1, static_cast<std::uint64_t>(tuning.max_channels)));
   const auto protocol_word = object.Text(object.Has(kFormerProtocol) ? kFormerProtocol : kProtocol);
   const auto protocol = ring::ProtocolFromName(protocol_word);
-  if (!protocol) object.Refuse("protocol {} is unknown; there are line, inline and bulk", Quoted(protocol_word));
+  if (!protocol) object.Refuse("protocol {} is unknown; known are line, inline and bulk", Quoted(protocol_word));
   candidate.config.protocol = *protocol;
-  if (kind.pairwise && *protocol != ring::Protocol::bulk) object.Refuse("blocks that only a pair knows travel in bulk");
+  if (kind.pairwise && *protocol != ring::Protocol::bulk)
+    object.Refuse("block lengths that only pairs of ranks know require protocol bulk");
   const std::size_t most = cost_model::ChunkCapacity(*protocol, tuning, true);
   candidate.config.chunk_bytes = object.Whole(kChunk, 1, most);
   const bool short_protocol = *protocol != ring::Protocol::bulk && candidate.config.chunk_bytes == most;
   if (candidate.config.chunk_bytes % ring::kCacheLine != 0 && !short_protocol) {
-    object.Refuse("\"{}\" is {}, which is no multiple of {}", kChunk, candidate.config.chunk_bytes, ring::kCacheLine);
+    object.Refuse("\"{}\" is {}, which is not a multiple of {}", kChunk, candidate.config.chunk_bytes,
+                  ring::kCacheLine);
   }
   // Only informs people: a hand-written file may leave it out.
   entry.us = object.Number(kUs, 0, std::numeric_limits<double>::max(), 0);
@@ -128,7 +130,8 @@ SelectionTable SelectionTable::FromJson(const std::string& text, const std::stri
   const auto ranks = static_cast<int>(root.Whole(kRanks, 1, kMostRanks));
   const auto nodes = static_cast<int>(root.Whole(kNodes, 1, kMostRanks));
   if (ranks != tuning.nranks || nodes != NodesOf(tuning)) {
-    root.Refuse("it is for {} ranks on {} nodes; here are {} on {}", ranks, nodes, tuning.nranks, NodesOf(tuning));
+    root.Refuse("it is for {} ranks on {} nodes, but this communicator has {} on {}", ranks, nodes, tuning.nranks,
+                NodesOf(tuning));
   }
   SelectionTable table;
   for (const auto& row : root.List(kRows)) {
@@ -138,7 +141,7 @@ SelectionTable SelectionTable::FromJson(const std::string& text, const std::stri
       entries.push_back(ReadEntry(object, kind, tuning));
       const std::size_t from = entries.back().from_bytes;
       if (entries.size() == 1 ? from != 0 : from <= entries[entries.size() - 2].from_bytes) {
-        object.Refuse("the entries of {} must begin at 0 and ascend; there is {}", cost_model::ToString(kind), from);
+        object.Refuse("the entries of {} must start at 0 and ascend; this one is {}", cost_model::ToString(kind), from);
       }
     }
     if (entries.empty()) row.Refuse("{} has no entries", cost_model::ToString(kind));

@@ -117,11 +117,11 @@ TEST(Select, RefusesImpossibleForces) {
     }
     return std::string();
   };
-  EXPECT_NE(refused("quickest").find("algorithm \"quickest\" is unknown; there are direct, two_shot, ring"),
+  EXPECT_NE(refused("quickest").find("algorithm \"quickest\" is unknown; known are direct, two_shot, ring"),
             std::string::npos);
-  EXPECT_NE(refused("allreduce:ring").find("collective \"allreduce\" is unknown; there are all_reduce"),
+  EXPECT_NE(refused("allreduce:ring").find("collective \"allreduce\" is unknown; known are all_reduce"),
             std::string::npos);
-  EXPECT_NE(refused("all_to_all:ring").find("ring has no form of all_to_all on 4 ranks; there are direct, bruck"),
+  EXPECT_NE(refused("all_to_all:ring").find("ring does not support all_to_all on 4 ranks; available are direct, bruck"),
             std::string::npos);
 }
 
@@ -222,7 +222,7 @@ TEST(Select, GpusBoundChunksAndChannels) {
 TEST(Select, TwoLevelsAreForSeveralNodes) {
   cost_model::TuningContext tuning = On(16);
   const cost_model::Kind all_reduce{schedule::Collective::all_reduce};
-  EXPECT_EQ(cost_model::WhyNot(tuttiAlgorithmTwoLevel, all_reduce, tuning), "is for several nodes; here is one");
+  EXPECT_EQ(cost_model::WhyNot(tuttiAlgorithmTwoLevel, all_reduce, tuning), "needs several nodes; there is one");
   EXPECT_EQ(cost_model::WhyImpossible(tuttiAlgorithmTwoLevel, all_reduce, tuning), "") << "but it may be forced";
   tuning.where = schedule::ArrangeEvenly(16, 2);
   EXPECT_EQ(cost_model::WhyNot(tuttiAlgorithmTwoLevel, all_reduce, tuning), "");
@@ -262,15 +262,15 @@ TEST(Select, RefusesBrokenTables) {
   // Version 0.1 wrote "wire".
   EXPECT_EQ(refused(row(R"({"from_bytes": 0, "algorithm": "ring", "channels": 1, "wire": "bulk", "chunk_bytes": 64})")),
             "");
-  EXPECT_EQ(refused("[]"), "file: a list of 0 where an object belongs");
+  EXPECT_EQ(refused("[]"), "file: a list of 0 where an object is expected");
   EXPECT_EQ(refused(R"({"tutti_selection": 1, "ranks": 4, "nodes": 1, "rows": []})"),
-            "file: it is for 4 ranks on 1 nodes; here are 8 on 1");
+            "file: it is for 4 ranks on 1 nodes, but this communicator has 8 on 1");
   EXPECT_EQ(refused(row("")), "file: rows[0]: all_reduce has no entries");
   EXPECT_EQ(refused(row(good + "," + good)),
-            "file: rows[0].entries[1]: the entries of all_reduce must begin at 0 and ascend; there is 0");
+            "file: rows[0].entries[1]: the entries of all_reduce must start at 0 and ascend; this one is 0");
   EXPECT_EQ(
       refused(row(R"({"from_bytes": 0, "algorithm": "bruck", "channels": 1, "protocol": "bulk", "chunk_bytes": 64})")),
-      "file: rows[0].entries[0]: bruck cannot serve all_reduce: it has no form of it on so many ranks");
+      "file: rows[0].entries[0]: bruck cannot be used for all_reduce: it does not support it on this number of ranks");
   EXPECT_EQ(
       refused(row(R"({"from_bytes": 0, "algorithm": "ring", "channels": 9, "protocol": "bulk", "chunk_bytes": 64})")),
       "file: rows[0].entries[0]: \"channels\" is 9; it takes a whole number from 1 to 2");
@@ -278,7 +278,7 @@ TEST(Select, RefusesBrokenTables) {
             "file: rows[0].entries[0]: \"from_bytes\" is -1; it takes a whole number from 0 to 18446744073709551615");
   EXPECT_EQ(
       refused(row(R"({"from_bytes": 0, "algorithm": "ring", "channels": 1, "protocol": "line", "chunk_bytes": 40})")),
-      "file: rows[0].entries[0]: \"chunk_bytes\" is 40, which is no multiple of 64");
+      "file: rows[0].entries[0]: \"chunk_bytes\" is 40, which is not a multiple of 64");
 }
 
 TEST(Explain, NamesEveryAlgorithm) {
@@ -291,7 +291,7 @@ TEST(Explain, NamesEveryAlgorithm) {
     EXPECT_NE(text.find(schedule::NameOf(static_cast<tuttiAlgorithm_t>(i))), std::string::npos) << text;
   }
   EXPECT_NE(text.find("chosen\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("bruck: has no form of it on so many ranks"), std::string::npos) << text;
+  EXPECT_NE(text.find("bruck: does not support it on this number of ranks"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -5,16 +5,17 @@
 namespace tutti::api {
 
 void RefuseType(tuttiDataType_t type) {
-  Throw(tuttiInvalidArgument, "datatype {} is none; there are 0 to {}", static_cast<int>(type), tuttiNumTypes - 1);
+  Throw(tuttiInvalidArgument, "datatype {} does not exist; valid values are 0 to {}", static_cast<int>(type),
+        tuttiNumTypes - 1);
 }
 
 void RefuseOp(tuttiRedOp_t op) {
-  Throw(tuttiInvalidArgument, "op {} is neither one of 0 to {} nor made by tuttiRedOpCreatePreMulSum on this comm",
+  Throw(tuttiInvalidArgument, "op {} is neither 0 to {} nor an operator made by tuttiRedOpCreatePreMulSum on this comm",
         static_cast<int>(op), tuttiNumOps - 1);
 }
 
 void RefuseCount(const char* name, std::size_t count, std::size_t blocks, tuttiDataType_t type) {
-  Throw(tuttiInvalidArgument, "{} is {}: {} blocks of so many {} elements are more than memory can hold{}", name, count,
+  Throw(tuttiInvalidArgument, "{} is {}: {} blocks of that many {} elements do not fit in memory{}", name, count,
         blocks, NameOf(type), count > kMostBytes ? " (was it negative?)" : "");
 }
 

@@ -242,7 +242,7 @@ plan::Operation CheckedAllToAllV(const Caller& caller, const Buffers& buffers, c
   const auto self = static_cast<std::size_t>(caller.rank);
   if (send_counts[self] != receive_counts[self]) {
     Throw(tuttiInvalidArgument,
-          "sendcounts[{0}] is {1}, but recvcounts[{0}] is {2}: both are what this rank gives itself", self,
+          "sendcounts[{0}] is {1}, but recvcounts[{0}] is {2}: both count what this rank sends to itself", self,
           send_counts[self], receive_counts[self]);
   }
   const auto send_end = CheckedEnd("sendcounts", send_counts, "senddispls", send_places, buffers.type);

@@ -205,7 +205,7 @@ tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, void* scalar, tuttiDat
     const launch::Operating operating(comm);
     if (op == nullptr) Throw(tuttiInvalidArgument, "op is NULL");
     if (scalar == nullptr) Throw(tuttiInvalidArgument, "scalar is NULL");
-    if (!IsDataType(datatype)) Throw(tuttiInvalidArgument, "datatype {} is none", static_cast<int>(datatype));
+    if (!IsDataType(datatype)) Throw(tuttiInvalidArgument, "datatype {} does not exist", static_cast<int>(datatype));
     if (residence != tuttiScalarDevice && residence != tuttiScalarHostImmediate) {
       Throw(tuttiInvalidArgument, "residence {} is neither tuttiScalarDevice nor tuttiScalarHostImmediate",
             static_cast<int>(residence));

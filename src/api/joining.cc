@@ -31,17 +31,18 @@ tuttiResult_t JoinAs(tuttiComm_t* comm, const bootstrap::JoinTicket& ticket, int
 // The excluded ranks, ascending.
 std::vector<int> ExcludedRanks(const comm::Communicator& comm, const int* ranks, int count) {
   if (count < 0 || count >= comm.size()) {
-    Throw(tuttiInvalidArgument, "excludeCount is {}; with {} ranks it takes 0 to {}", count, comm.size(),
+    Throw(tuttiInvalidArgument, "excludeCount is {}; with {} ranks it must be 0 to {}", count, comm.size(),
           comm.size() - 1);
   }
-  if (count > 0 && ranks == nullptr) Throw(tuttiInvalidArgument, "excludeRanks is NULL, excludeCount {}", count);
+  if (count > 0 && ranks == nullptr) Throw(tuttiInvalidArgument, "excludeRanks is NULL, but excludeCount is {}", count);
   std::vector<int> excluded(ranks, ranks + count);
   for (int i = 0; i < count; ++i) {
     if (ranks[i] < 0 || ranks[i] >= comm.size()) {
       Throw(tuttiInvalidArgument, "excludeRanks[{}] is {}; comm has ranks 0 to {}", i, ranks[i], comm.size() - 1);
     }
     if (ranks[i] == comm.rank()) {
-      Throw(tuttiInvalidUsage, "rank {} is in excludeRanks; only ranks that stay call tuttiCommShrink", comm.rank());
+      Throw(tuttiInvalidUsage, "rank {} is in excludeRanks; an excluded rank must not call tuttiCommShrink",
+            comm.rank());
     }
   }
   std::ranges::sort(excluded);
@@ -155,7 +156,8 @@ tuttiResult_t tuttiCommGrow(tuttiComm_t comm, int nranks, const tuttiUniqueId* i
   return launch::GuardResult(comm, [&] {
     launch::CheckOutput("newcomm", newcomm);
     if (comm == nullptr) {
-      if (id == nullptr) Throw(tuttiInvalidArgument, "id is NULL; a new rank comes by the id that comm's ranks gave");
+      if (id == nullptr)
+        Throw(tuttiInvalidArgument, "id is NULL; a new rank must pass the unique id that comm's ranks pass");
       return JoinAs(newcomm, bootstrap::DecodeUniqueId(*id), nranks, rank, config);
     }
     const launch::Operating operating(comm);

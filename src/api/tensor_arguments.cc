@@ -77,8 +77,8 @@ std::size_t CheckedExtent(const Side& side, tuttiDataType_t type) {
   for (const auto& dim : side.dims) {
     std::size_t way = 0;
     if (__builtin_mul_overflow(dim.size - 1, dim.stride, &way) || __builtin_add_overflow(last, way, &last)) {
-      Throw(tuttiInvalidArgument, "{}: a tensor of shape {} with these strides is more than memory can hold",
-            side.layout, side.shape());
+      Throw(tuttiInvalidArgument, "{}: a tensor of shape {} with these strides does not fit in memory", side.layout,
+            side.shape());
     }
   }
   return CheckedBytes(side.layout, last, 1, type) + SizeOf(type);

@@ -71,7 +71,7 @@ std::vector<ControlPlane::Blob> ControlPlane::GatherAsMember(std::span<const std
       auto parts = DecodeParts(*frame);
       const bool fits = parts && parts->sequence == sequence_ && parts->first == blobs.size() &&
                         parts->blobs.size() <= roster_.size() - blobs.size();
-      if (!fits) Throw(tuttiInternalError, "{} sent rank {} something out of turn", hub, rank_);
+      if (!fits) Throw(tuttiInternalError, "{} sent rank {} an unexpected message", hub, rank_);
       std::ranges::move(parts->blobs, std::back_inserter(blobs));
       if (blobs.size() == roster_.size()) return blobs;
     }

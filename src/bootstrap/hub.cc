@@ -108,7 +108,7 @@ void Hub::Listen(std::uint64_t sequence, int rank) {
     } else if (const auto refusal = DecodeFailure(*frame); refusal && refusal->code != tuttiSuccess) {
       throw Error(refusal->code, refusal->message);
     } else {
-      Throw(tuttiInternalError, "{} sent rank 0 something it cannot read", Describe(rank));
+      Throw(tuttiInternalError, "{} sent rank 0 a malformed message", Describe(rank));
     }
   }
   if (from.channel->closed()) {
@@ -120,8 +120,8 @@ void Hub::Admit(std::vector<auth::Admitted>& admitted) {
   for (auto& one : admitted) {
     // The rendezvous has assigned the ranks, so anything else here is a fault of a program or of this library.
     if (one.nranks != static_cast<int>(members_.size()) || one.rank == 0 || member(one.rank).channel) {
-      Throw(tuttiInternalError, "rank {} of {} came to a control plane of {} ranks where it is not expected", one.rank,
-            one.nranks, members_.size());
+      Throw(tuttiInternalError, "rank {} of {} connected to a control plane of {} ranks that does not expect it",
+            one.rank, one.nranks, members_.size());
     }
     member(one.rank).channel = std::move(one).OpenChannel();
   }
@@ -142,7 +142,8 @@ void Hub::Distribute(std::uint64_t sequence, const std::vector<Blob>& blobs, Dea
     const auto wake = net::Wait(fds, deadline, cancel);
     if (wake == net::Wake::cancelled) auth::ThrowCancelled();
     if (wake == net::Wake::deadline) {
-      Throw(tuttiTimeoutError, "{} does not take the result of this exchange from rank 0", Describe(ranks.front()));
+      Throw(tuttiTimeoutError, "an exchange between the ranks timed out: {} does not receive its result from rank 0",
+            Describe(ranks.front()));
     }
     // A rank that is gone has given its part; the others still get theirs. The next exchange reports it missing.
     for (std::size_t i = ranks.size(); i-- > 0;) {
@@ -189,7 +190,7 @@ void Hub::ThrowMissing(const std::string& where) const {
   for (std::size_t rank = 0; rank < members_.size(); ++rank) {
     if (!members_[rank].part) missing.push_back(static_cast<int>(rank));
   }
-  Throw(tuttiTimeoutError, "an exchange between the ranks timed out at {}: {} of {} did not come; the first is {}",
+  Throw(tuttiTimeoutError, "an exchange between the ranks timed out at {}: {} of {} did not take part; the first is {}",
         where, DescribeRanks(missing), members_.size(), Describe(missing.front()));
 }
 

@@ -21,7 +21,8 @@ auth::SecretKey Stretch(std::string_view secret, std::span<const std::byte> job_
   if (crypto_pwhash(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(), secret.data(), secret.size(),
                     reinterpret_cast<const unsigned char*>(salt.data()), kPasses, kMemory,
                     crypto_pwhash_ALG_ARGON2ID13) != 0) {
-    Throw(tuttiSystemError, "there is no memory ({} MiB) to make the job's key from TUTTI_SECRET", kMemory >> 20);
+    Throw(tuttiSystemError, "cannot allocate the {} MiB needed to derive the job's key from TUTTI_SECRET",
+          kMemory >> 20);
   }
   const auth::SecretKey key{std::span<const std::byte, auth::SecretKey::kBytes>(bytes)};
   sodium_memzero(bytes.data(), bytes.size());

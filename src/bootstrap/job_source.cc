@@ -37,8 +37,9 @@ JoinTicket MakeTicket(std::string_view variable, const net::HostPort& place, con
                      std::ranges::all_of(ticket.addresses, [](const auto& address) { return address.IsLoopback(); });
   if (settings.secret.empty() && !local) {
     Throw(tuttiInvalidUsage,
-          "TUTTI_SECRET is not set, and {}={} is not loopback: anybody who can reach {} could join this job. Set "
-          "TUTTI_SECRET to the same random text on all ranks, for example that of: head -c 32 /dev/urandom | base64",
+          "TUTTI_SECRET is not set, and {}={} is not loopback: any process that can reach {} could join this job. Set "
+          "TUTTI_SECRET to the same random text on all ranks, for example the output of: head -c 32 /dev/urandom | "
+          "base64",
           variable, place.host, net::TextOf(ticket.addresses));
   }
   ticket.secret = KeyOfSecret(settings.secret, facts.bytes());
@@ -62,9 +63,8 @@ Launcher FindLauncher(const Lookup& environment) {
     if (environment(launcher.rank)) return launcher;
   }
   Throw(tuttiInvalidUsage,
-        "RANK is not set; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT must be (as torchrun does), or what srun or "
-        "mpirun "
-        "set for a rank (SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK)");
+        "RANK is not set; set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as torchrun does), or start the ranks "
+        "with srun or mpirun, which set SLURM_PROCID, OMPI_COMM_WORLD_RANK or PMI_RANK");
 }
 
 std::string Required(const Lookup& environment, std::string_view name) {

@@ -52,7 +52,7 @@ Verdict AwaitVerdict(auth::SecureChannel& rendezvous, int rank, Deadline deadlin
   for (;;) {
     while (const auto frame = rendezvous.Receive()) {
       auto verdict = DecodeVerdict(*frame);
-      if (!verdict) Throw(tuttiInternalError, "the rendezvous sent rank {} something it cannot read", rank);
+      if (!verdict) Throw(tuttiInternalError, "the rendezvous sent rank {} a malformed message", rank);
       return std::move(*verdict);
     }
     if (rendezvous.closed()) {
@@ -67,8 +67,8 @@ Verdict AwaitVerdict(auth::SecureChannel& rendezvous, int rank, Deadline deadlin
       case net::Wake::event: rendezvous.Flush(); break;
       case net::Wake::deadline:
         if (asked) {
-          Throw(tuttiTimeoutError, "joining timed out at rank {}, and the rendezvous does not answer who is missing",
-                rank);
+          Throw(tuttiTimeoutError,
+                "joining timed out at rank {}, and the rendezvous did not report which ranks are missing", rank);
         }
         asked = true;
         rendezvous.Queue(Encode(TimeoutQuery{}));
@@ -123,7 +123,7 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
   auto verdict = AwaitVerdict(rendezvous, rank, deadline, cancel);
   if (verdict.code != tuttiSuccess) throw Error(verdict.code, verdict.message);
   if (verdict.roster.size() != static_cast<std::size_t>(nranks) || verdict.hub.empty()) {
-    Throw(tuttiInternalError, "the rendezvous' verdict for rank {} does not fit its {} ranks", rank, nranks);
+    Throw(tuttiInternalError, "the rendezvous' answer to rank {} does not match its {} ranks", rank, nranks);
   }
 
   std::unique_ptr<ControlPlane> plane(new ControlPlane(rank, verdict.roster));

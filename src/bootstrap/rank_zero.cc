@@ -26,9 +26,8 @@ std::vector<std::uint8_t> Shipped(const std::function<nlohmann::json()>& find) {
   try {
     auto found = nlohmann::json::to_cbor(find());
     if (found.size() <= ControlPlane::kMaxBlob) return found;
-    return Failed(tuttiInvalidArgument,
-                  fmt::format("rank 0's files come to {} bytes that all ranks need; {} is the most", found.size(),
-                              ControlPlane::kMaxBlob));
+    return Failed(tuttiInvalidArgument, fmt::format("rank 0 must send {} bytes of files to all ranks; the limit is {}",
+                                                    found.size(), ControlPlane::kMaxBlob));
   } catch (const Error& error) {
     return Failed(tuttiInvalidArgument, error.what());
   } catch (const std::bad_alloc&) {

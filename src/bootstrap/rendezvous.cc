@@ -154,7 +154,7 @@ std::vector<net::SocketAddress> OpenRendezvousFor(const JoinTicket& ticket, cons
   }
   if (listeners.empty()) {
     Throw(tuttiInvalidUsage, "rank 0 cannot open the rendezvous at {}: {}{}", net::TextOf(ticket.addresses),
-          std::generic_category().message(error),
+          ErrnoText(error),
           error == EADDRINUSE ? " (another job or server has this port; choose another)" : "");
   }
   auto server = std::make_unique<RendezvousServer>(std::move(listeners), RendezvousKey(ticket),

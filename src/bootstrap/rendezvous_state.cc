@@ -87,7 +87,7 @@ void RendezvousState::Listen(JoiningRank& joining) {
     } else if (const auto request = DecodeJoinRequest(*frame); request && !joining.joined) {
       Join(joining, *request);
     } else {
-      Fail(tuttiInternalError, fmt::format("rank {} sent the rendezvous something it cannot read", joining.rank));
+      Fail(tuttiInternalError, fmt::format("rank {} sent the rendezvous a malformed message", joining.rank));
     }
   }
 }
@@ -103,7 +103,7 @@ void RendezvousState::Join(JoiningRank& joining, const JoinRequest& request) {
     const auto& [rank, first] = *joined_.begin();
     if (first.nranks != joining.nranks) {
       return Fail(tuttiInvalidUsage,
-                  fmt::format("the ranks disagree on nranks: {} says {}, {} says {}", Describe(rank, first.process),
+                  fmt::format("the ranks disagree on nranks: {} passed {}, {} passed {}", Describe(rank, first.process),
                               first.nranks, newcomer, joining.nranks));
     }
   }
@@ -188,7 +188,7 @@ std::string RendezvousState::DescribeMissing() const {
   for (int rank = 0; rank < nranks; ++rank) {
     if (!joined_.contains(rank)) missing.push_back(rank);
   }
-  return fmt::format("{} of {} never came", DescribeRanks(missing), nranks);
+  return fmt::format("{} of {} never joined", DescribeRanks(missing), nranks);
 }
 
 }  // namespace tutti::bootstrap

@@ -73,7 +73,7 @@ TEST(Rendezvous, DisagreementOnNranksNamesBoth) {
   const auto ticket = OpenRendezvous(OnLoopback());
   const auto errors = RunRanks({0, 1}, [&](int rank) { Join(ticket, rank == 0 ? 2 : 3, rank); });
   for (const auto& error : errors)
-    ExpectError(error, tuttiInvalidUsage, {"nranks", "rank 0", "rank 1", "says 2", "says 3"});
+    ExpectError(error, tuttiInvalidUsage, {"nranks", "rank 0", "rank 1", "passed 2", "passed 3"});
 }
 
 TEST(Rendezvous, OtherVersionIsRefusedNamingBoth) {

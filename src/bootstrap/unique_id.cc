@@ -49,7 +49,7 @@ JoinTicket DecodeUniqueId(const tuttiUniqueId& id) {
   const auto bytes = std::as_bytes(std::span(id.internal));
   if (std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; })) {
     Throw(tuttiInvalidArgument,
-          "the unique id is all zero: tuttiGetUniqueId has not filled it, or it was not passed on to this rank");
+          "the unique id is all zero: tuttiGetUniqueId did not fill it, or it was not passed on to this rank");
   }
   if (!std::ranges::equal(bytes.first(kMagic.size()), net::BytesOf(kMagic))) {
     const bool other_version =

@@ -44,7 +44,7 @@ void Communicator::SetUp(Deadline deadline) {
   cost_model::ParseForcedAlgorithms(options_.settings.algorithm, nranks, tuning.forced);
   if (options_.settings.deterministic && nranks > schedule::kMaxReads) {
     Throw(tuttiInvalidUsage,
-          "deterministic mode reduces all contributions at once, which works for up to {} ranks; there are {}",
+          "deterministic mode reduces all contributions at once, so it supports at most {} ranks; there are {}",
           schedule::kMaxReads, nranks);
   }
   const shm::Hosts hosts = shm::FindHosts(MakeAllGather(), options_.settings.virtual_hosts);

@@ -110,13 +110,12 @@ std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& exclu
       if (!remote && !alive->one_died()) throw;
       if (deadline.Passed() && remote) throw;
       if (deadline.Passed()) {
-        Throw(
-            tuttiTimeoutError,
-            "rank {}: the {} ranks that are left did not become a communicator in the time allowed; one of them ended "
-            "or gave up meanwhile",
-            rank(), members.size());
+        Throw(tuttiTimeoutError,
+              "rank {}: the {} remaining ranks did not form a communicator in the time allowed; one of them ended or "
+              "gave up",
+              rank(), members.size());
       }
-      Log(Subject::faults, "rank {}: {} ranks did not become a communicator, so those who are left meet again: {}",
+      Log(Subject::faults, "rank {}: {} ranks did not form a communicator, so the remaining ranks try again: {}",
           rank(), members.size(), error.what());
     }
   }
@@ -141,7 +140,8 @@ std::unique_ptr<Communicator> Communicator::Grow(int nranks, const std::optional
   }
   const auto offer = std::ranges::find_if(offers, [](const auto& each) { return each.has_id != 0; });
   if (offer == offers.end()) {
-    Throw(tuttiInvalidUsage, "none of the {} ranks of comm gave a unique id, at which the new ranks come", size());
+    Throw(tuttiInvalidUsage, "none of the {} ranks of comm passed a unique id, which the new ranks need to join",
+          size());
   }
   return std::make_unique<Communicator>(bootstrap::DecodeUniqueId(offer->id), nranks, rank(), options, either);
 }

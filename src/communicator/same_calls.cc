@@ -51,7 +51,7 @@ std::string WhichDiffer(const std::vector<Told>& one, const std::string& who, co
     return calls.empty() ? "nothing on record" : plan::DescribeCall(calls.back().call, calls.back().count);
   };
   return fmt::format(
-      "{} and {} have called different collectives, too long ago to be on record; last {} called {}, and "
+      "{} and {} called different collectives, in calls too old to be on record; their last calls: {} called {}, and "
       "{} called {}",
       who, who_else, who, last(one), who_else, last(other));
 }
@@ -63,7 +63,7 @@ void Communicator::RequireSameCalls(ControlCall call, const shm::AllGather& all_
   words.insert(words.begin(), static_cast<std::uint64_t>(call));
   auto marks = GatherLists(all_gather, words);
   for (std::size_t r = 0; r < marks.size(); ++r) {
-    if (marks[r].empty()) Throw(tuttiInternalError, "rank {} does not say which call it is in", r);
+    if (marks[r].empty()) Throw(tuttiInternalError, "rank {} did not report which call it is in", r);
     // Every rank gets the same result here.
     if (marks[r].front() != marks.front().front()) {
       throw Fail({tuttiInvalidUsage,

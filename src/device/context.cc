@@ -358,7 +358,7 @@ DevicePart DeviceContext::Prepare(std::span<const plan::Operation* const> operat
       queue = part.queues.end() - 1;
     }
     if (plan.program.lanes() > kMostLanes) {
-      Throw(tuttiInvalidUsage, "{} lanes are more than a GPU's {}", plan.program.lanes(), kMostLanes);
+      Throw(tuttiInvalidUsage, "the call needs {} lanes, but a GPU allows {}", plan.program.lanes(), kMostLanes);
     }
     queue->works.push_back(WorkOf(*operation, plan));
     queue->blocks.push_back(plan.program.lanes());

@@ -123,15 +123,14 @@ std::optional<Error> LaunchGroup::LaunchReady(const std::vector<int>& ranks) {
   }
   try {
     if (bundle.per_thread_elsewhere) {
-      Throw(
-          tuttiInvalidUsage,
-          "ranks that share device {} are launched together by one of their threads, for which cudaStreamPerThread is "
-          "its own stream and no other thread's: give each rank a stream that was created",
-          device_.ordinal());
+      Throw(tuttiInvalidUsage,
+            "ranks that share device {} are launched together by one of their threads, so cudaStreamPerThread means "
+            "that thread's stream: pass each rank a stream that was created explicitly",
+            device_.ordinal());
     }
     if (bundle.blocks > kernels_->resident_blocks()) {
       Throw(tuttiInvalidUsage,
-            "these calls need {} thread blocks at the same time, and device {} holds {}: take fewer channels "
+            "these calls need {} thread blocks at the same time, but device {} holds {}: use fewer channels "
             "(TUTTI_CHANNELS), fewer ranks on one GPU, or fewer messages in one group",
             bundle.blocks, device_.ordinal(), kernels_->resident_blocks());
     }
@@ -149,7 +148,7 @@ void LaunchGroup::Enqueue(const Bundle& bundle) {
     int status = 0;
     std::uint64_t id = 0;
     if (driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr) != cuda_transport::kCuSuccess) {
-      Throw(tuttiInvalidArgument, "stream {} is no stream of CUDA; was it destroyed?", static_cast<void*>(stream));
+      Throw(tuttiInvalidArgument, "stream {} is not a CUDA stream; was it destroyed?", static_cast<void*>(stream));
     }
     return status == cuda_transport::kCuCaptureActive ? std::optional(id) : std::nullopt;
   };
@@ -197,7 +196,7 @@ std::optional<Error> LaunchGroup::Missing(int rank, Clock::duration waited, std:
     if (waited < (own_thread ? std::min<Clock::duration>(kPatienceWithOwnThread, timeout) : timeout)) continue;
     return Error{own_thread ? tuttiInvalidUsage : tuttiTimeoutError,
                  fmt::format("rank {} waited {} ms for rank {}, which shares its process and device {}, to make its "
-                             "call; calls that one thread makes for several ranks belong in one group",
+                             "call; if one thread makes calls for several ranks, put them in one group",
                              rank, std::chrono::duration_cast<std::chrono::milliseconds>(waited).count(), other,
                              device_.ordinal())};
   }

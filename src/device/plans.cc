@@ -35,7 +35,7 @@ cost_model::Machine MachineOfHosts(const DevicePlanContext& context, const topol
   try {
     const int nodes = where.nodes();
     if (where.node_of != schedule::ArrangeEvenly(context.tuning.nranks, nodes).node_of) {
-      Throw(tuttiInvalidArgument, "hosts have different numbers of ranks, or ranks do not follow hosts");
+      Throw(tuttiInvalidArgument, "hosts have different numbers of ranks, or the ranks of a host are not consecutive");
     }
     return cost_model::MachineOfSystem(system, nodes, context.tuning.nranks / nodes);
   } catch (const Error& error) {

@@ -46,7 +46,7 @@ tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const shm:
         without.size() > 1 ? "s" : "", fmt::join(without, ", "));
   }
   if (windows_.size() >= kMostWindows) {
-    Throw(tuttiInvalidUsage, "more than {} windows of GPUs' memory were registered on this communicator", kMostWindows);
+    Throw(tuttiInvalidUsage, "more than {} windows of GPU memory were registered on this communicator", kMostWindows);
   }
   Window window;
   window.handle = std::make_unique<tuttiWindow>(tuttiWindow{static_cast<std::uint16_t>(windows_.size())});

@@ -58,11 +58,10 @@ std::optional<Error> FailureDetector::LookForPassedMessage(const InFlight& in_fl
   auto& passed = passed_[static_cast<std::size_t>(operation.root)];
   if (passed.sequence != in_flight.sequence || waited < passed.waited) passed = {in_flight.sequence, waited};
   if (waited - passed.waited < kLastSlots) return std::nullopt;
-  return Error{
-      tuttiInvalidUsage,
-      fmt::format("the ranks' calls do not match: {} called {}, but {} has sent another message in its place, "
-                  "and gone on to {} as message {}",
-                  Who(fabric_.rank()), Describe(in_flight), Who(operation.root), later->Describe(), later->sequence)};
+  return Error{tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {}, but {} sent another "
+                                              "message in its place and went on to {} as message {}",
+                                              Who(fabric_.rank()), Describe(in_flight), Who(operation.root),
+                                              later->Describe(), later->sequence)};
 }
 
 // This rank waits in a collective for a rank of this host that has ended the collective: the pair's counts differ.
@@ -79,11 +78,10 @@ std::optional<Error> FailureDetector::LookForWithheld(const InFlight& in_flight,
   // It may have ended since the awaited ranks were listed.
   if (waited - withheld_.waited < kLastSlots) return std::nullopt;
   const auto theirs = Counterpart(*ended, in_flight);
-  return Error{tuttiInvalidUsage,
-               fmt::format("the ranks' calls do not match: {} called {}, and waits for {}, which called {} with other "
-                           "counts and has ended it",
-                           Who(fabric_.rank()), Describe(in_flight), Who(*ended),
-                           theirs ? theirs->Describe() : "something else")};
+  return Error{tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {} and waits for {}, which "
+                                              "called {} with other counts and has finished it",
+                                              Who(fabric_.rank()), Describe(in_flight), Who(*ended),
+                                              theirs ? theirs->Describe() : "something else")};
 }
 
 // Whether `rank` cannot end that collective before this rank has begun it. (The root of a broadcast need not wait for
@@ -185,8 +183,8 @@ Error FailureDetector::Disagreement(int rank) const {
   };
   return {
       tuttiInvalidUsage,
-      fmt::format("the ranks' calls do not match: {} and {} have called different collectives, too long ago to be on "
-                  "record; last {} called {}, and {} called {}",
+      fmt::format("the ranks' calls do not match: {} and {} called different collectives, in calls too old to be on "
+                  "record; their last calls: {} called {}, and {} called {}",
                   Who(fabric_.rank()), Who(rank), Who(fabric_.rank()), last(fabric_.rank()), Who(rank), last(rank))};
 }
 
@@ -219,7 +217,8 @@ std::string FailureDetector::WhereOthersAre(const InFlight& in_flight) const {
       return IsMessageFor(fabric_.rank(), OtherSide(operation), call);
     });
     if (!last) return "";
-    return fmt::format("; {} has come to {} as message {}", Who(operation.root), last->Describe(), last->sequence);
+    return fmt::format("; the last call of {} is {} as message {}", Who(operation.root), last->Describe(),
+                       last->sequence);
   }
   std::string text;
   for (int r = 0; r < fabric_.nranks(); ++r) {
@@ -260,24 +259,24 @@ Error FailureDetector::Explain(const InFlight& in_flight, const host::Fault& fau
         return Mismatch(in_flight, fault.peer, *theirs);
       }
       if (auto named = AwaitName(fault.peer)) return *named;
-      return {tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {}, but what {} sent belongs to "
-                                             "another operation",
-                                             Who(fabric_.rank()), Describe(in_flight), Who(fault.peer))};
+      return {tuttiInvalidUsage,
+              fmt::format(
+                  "the ranks' calls do not match: {} called {}, but the data that {} sent belongs to another operation",
+                  Who(fabric_.rank()), Describe(in_flight), Who(fault.peer))};
     case host::Fault::Kind::length:
       return {tuttiInvalidUsage, fmt::format("{} expects {} bytes from {} in {}, but {} were sent", Who(fabric_.rank()),
                                              fault.expected, Who(fault.peer), Describe(in_flight), fault.got)};
     case host::Fault::Kind::unreachable:
-      return {tuttiRemoteError, fmt::format("{} could not read the memory of {} in {}; it may have died",
+      return {tuttiRemoteError, fmt::format("{} could not read the memory of {} in {}; that process may have died",
                                             Who(fabric_.rank()), Who(fault.peer), Describe(in_flight))};
     case host::Fault::Kind::forged:
-      return {
-          tuttiRemoteError,
-          fmt::format("{} sent {} a slot in {} that refers to memory which that rank may not refer to (kind {}): its "
-                      "memory is damaged, or it means harm",
-                      Who(fault.peer), Who(fabric_.rank()), Describe(in_flight), fault.got)};
+      return {tuttiRemoteError,
+              fmt::format("{} sent {} a slot in {} that refers to memory that the sender may not use (kind {}): "
+                          "the sender's memory is corrupted, or it is malicious",
+                          Who(fault.peer), Who(fabric_.rank()), Describe(in_flight), fault.got)};
     case host::Fault::Kind::none: break;
   }
-  return {tuttiInternalError, fmt::format("an unnamed fault in {}", Describe(in_flight))};
+  return {tuttiInternalError, fmt::format("an unknown fault in {}", Describe(in_flight))};
 }
 
 }  // namespace tutti::diagnostics

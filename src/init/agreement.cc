@@ -43,8 +43,9 @@ std::array<char, N> Padded(const std::string& text) {
 template <typename T>
 void RequireEqual(std::string_view what, const T& first, const T& other, std::size_t rank) {
   if (first == other) return;
-  Throw(tuttiInvalidUsage, "ranks disagree on {}: rank 0 has \"{}\", rank {} has \"{}\"; set it alike on every rank",
-        what, first, rank, other);
+  Throw(tuttiInvalidUsage,
+        "ranks disagree on {}: rank 0 has \"{}\", rank {} has \"{}\"; set the same value on every rank", what, first,
+        rank, other);
 }
 
 template <std::size_t N>

@@ -58,7 +58,7 @@ HostNetwork ConnectHosts(shm::Fabric& fabric, const std::vector<bootstrap::Proce
       Throw(tuttiInvalidUsage, "TUTTI_NET={}, but {} cannot use it: {}", settings.net,
             bootstrap::Describe(r, roster[static_cast<std::size_t>(r)]), why);
     }
-    if (fabric.rank() == 0) Log(Subject::init, "tcp between hosts; verbs not, because of rank {}: {}", r, why);
+    if (fabric.rank() == 0) Log(Subject::init, "using tcp between hosts; rank {} cannot use verbs: {}", r, why);
   }
   HostNetwork network;
   network.transport = without == reasons.end() ? transport : tuttiTransportTcp;

@@ -59,7 +59,7 @@ topology::System Survey(const Settings& settings, int rank, const std::vector<st
     if (!leads(r)) continue;
     const std::string_view answer(reinterpret_cast<const char*>(answers[r].data()), answers[r].size());
     const std::string sender = fmt::format("rank {} ({})", r, hosts[r]);
-    if (answer.empty()) Throw(tuttiInternalError, "{} sent no topology", sender);
+    if (answer.empty()) Throw(tuttiInternalError, "{} did not send its topology", sender);
     if (answer.front() == kFailed) Throw(tuttiInvalidArgument, "{}: {}", sender, answer.substr(1));
     parts.push_back(xml::Deserialize(answer.substr(1), sender));
   }

@@ -226,7 +226,8 @@ tuttiResult_t RunJoins(std::vector<Join> joins) {
   } catch (const std::system_error& error) {
     // The joins that were started would wait for those that were not.
     for (const auto& join : joins) join.runner->cancel.store(true, std::memory_order_relaxed);
-    const Error failure(tuttiSystemError, fmt::format("cannot start a thread for each join: {}", error.what()));
+    const Error failure(tuttiSystemError,
+                        fmt::format("cannot start a thread for each communicator to join: {}", error.what()));
     for (auto i = threads.size(); i < joins.size(); ++i) joins[i].fail(failure);
     for (auto& thread : threads) thread.join();
     return Remember(nullptr, failure);

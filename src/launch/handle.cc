@@ -69,7 +69,7 @@ void Free(tuttiComm& handle) {
   registry.known.erase(oldest.get());
 }
 
-void ThrowGone() { Throw(tuttiInvalidArgument, "comm was destroyed or aborted before"); }
+void ThrowGone() { Throw(tuttiInvalidArgument, "comm has been destroyed or aborted"); }
 
 void RefuseHandle(const tuttiComm* handle) {
   if (handle == nullptr) Throw(tuttiInvalidArgument, "comm is NULL");
@@ -79,7 +79,8 @@ void RefuseHandle(const tuttiComm* handle) {
 
 void RefuseOperation(LifeState state) {
   if (state.closing()) ThrowGone();
-  if (state.finalised()) Throw(tuttiInvalidUsage, "comm was finalized; only getters and Destroy may follow");
+  if (state.finalised())
+    Throw(tuttiInvalidUsage, "comm was finalized; only getters and tuttiCommDestroy may be called");
   Throw(tuttiInvalidUsage, "comm is still being made; poll tuttiCommGetAsyncError");
 }
 

@@ -40,7 +40,7 @@ void Stream::Enqueue(Task task) {
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->ending) {
-      Throw(tuttiInvalidArgument, "stream {} was destroyed before", static_cast<const void*>(this));
+      Throw(tuttiInvalidArgument, "stream {} has been destroyed", static_cast<const void*>(this));
     }
     state_->tasks.push_back({std::move(task), FloatModes::OfThisThread()});
   }

@@ -24,7 +24,7 @@ Register& TheRegister() {
 
 [[noreturn]] void RefuseStream(tuttiStream_t handle) {
   if (handle == nullptr) Throw(tuttiInvalidArgument, "stream is NULL");
-  Throw(tuttiInvalidArgument, "stream {} was not made by tuttiStreamCreate, or was destroyed before", handle);
+  Throw(tuttiInvalidArgument, "stream {} was not made by tuttiStreamCreate, or has been destroyed", handle);
 }
 
 void RequireOwn(const Stream& stream) {

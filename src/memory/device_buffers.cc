@@ -85,8 +85,8 @@ bool IsForDevice(const cuda_transport::CudaDevice& device, const plan::Operation
     }
     if (buffer.memory == Memory::plain && stream != nullptr) {
       Throw(tuttiInvalidArgument,
-            "{} ({}) is ordinary host memory, but the stream is CUDA's; give a stream of tuttiStreamCreate or NULL, or "
-            "memory of the device",
+            "{} ({}) is ordinary host memory, but the stream is a CUDA stream; pass a stream of tuttiStreamCreate or "
+            "NULL, or memory of the device",
             name, pointer);
     }
   }
@@ -95,8 +95,8 @@ bool IsForDevice(const cuda_transport::CudaDevice& device, const plan::Operation
   const bool mixed =
       (send.memory == Memory::plain && OnGpu(receive)) || (OnGpu(send) && receive.memory == Memory::plain);
   if (mixed) {
-    Throw(tuttiInvalidArgument, "sendbuff is {}, recvbuff is {}; both must be of one kind", PhraseOf(send.memory),
-          PhraseOf(receive.memory));
+    Throw(tuttiInvalidArgument, "sendbuff is {}, but recvbuff is {}; both must be of the same kind",
+          PhraseOf(send.memory), PhraseOf(receive.memory));
   }
   if (send.memory == Memory::plain || receive.memory == Memory::plain) return false;
   // Pinned memory is the host's, unless there is a stream. A rank without any buffers takes part with no data of its
@@ -116,15 +116,15 @@ void RequireHostCall(const plan::Operation& operation, tuttiStream_t stream, std
   const cuda_transport::CudaDriver* const driver = in_use ? cuda_transport::LoadedCudaDriver(&unusable) : nullptr;
   if (stream != nullptr) {
     Throw(tuttiInvalidArgument,
-          "stream {} was not made by tuttiStreamCreate, or was destroyed before; and the communicator has no CUDA "
-          "device ({}{}{})",
+          "stream {} was not made by tuttiStreamCreate, or has been destroyed; and the communicator has no CUDA device "
+          "({}{}{})",
           stream, why, unusable.empty() ? "" : "; ", unusable);
   }
   if (driver == nullptr) return;
   for (const auto& [name, pointer] :
        {std::pair("sendbuff", operation.input), std::pair("recvbuff", static_cast<const void*>(operation.output))}) {
     if (Look(*driver, pointer).memory != Memory::device) continue;
-    Throw(tuttiInvalidArgument, "{} ({}) is memory of a GPU, but the communicator takes host memory only ({})", name,
+    Throw(tuttiInvalidArgument, "{} ({}) is GPU memory, but the communicator accepts host memory only ({})", name,
           pointer, why);
   }
 }

@@ -50,7 +50,7 @@ void* AllocateShared(std::size_t bytes) {
   if (bytes == 0) Throw(tuttiInvalidArgument, "size is 0");
   // Rounding up to pages must not wrap.
   constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / 2;
-  if (bytes > kMost) Throw(tuttiInvalidArgument, "size is {}: more than memory can hold (was it negative?)", bytes);
+  if (bytes > kMost) Throw(tuttiInvalidArgument, "size is {}, which does not fit in memory (was it negative?)", bytes);
   if (void* const on_device = AllocateOnDevice(bytes)) return on_device;
   auto segment = shm::Segment::Create("tutti-memory", bytes);
   void* const data = segment.data();
@@ -73,7 +73,7 @@ void FreeShared(void* pointer) {
     on_device = registry.on_devices.extract(address);
   }
   if (segment.empty() && on_device.empty()) {
-    Throw(tuttiInvalidArgument, "ptr {} was not allocated by tuttiMemAlloc, or was freed before", pointer);
+    Throw(tuttiInvalidArgument, "ptr {} was not allocated by tuttiMemAlloc, or has been freed", pointer);
   }
 }
 
@@ -88,7 +88,7 @@ std::optional<AllocationView> FindAllocation(const void* pointer, std::size_t by
   const auto& segment = found->second;
   if (offset > segment.bytes() || bytes > segment.bytes() - offset) return std::nullopt;
   shm::FileDescriptor fd(fcntl(segment.fd().get(), F_DUPFD_CLOEXEC, 0));
-  if (!fd) ThrowErrno("no descriptor is left to share memory of tuttiMemAlloc by");
+  if (!fd) ThrowErrno("no file descriptor for sharing memory of tuttiMemAlloc");
   return AllocationView{segment.mapping(), std::move(fd), offset};
 }
 

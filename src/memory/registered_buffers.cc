@@ -138,11 +138,12 @@ void RegisteredBuffers::Open(int owner, std::size_t e) {
         part.begin = opened.Part(entry.offset.load(std::memory_order_relaxed), bytes);
       }
     } catch (const Error& error) {
-      Log(Subject::transport, "rank {} cannot open what rank {} has registered: {}", shm_.rank(), owner, error.what());
+      Log(Subject::transport, "rank {} cannot open memory that rank {} has registered: {}", shm_.rank(), owner,
+          error.what());
       return;
     }
     Write(owner, e, part);
-    Log(Subject::transport, "rank {} reaches {} registered bytes of rank {}", shm_.rank(), bytes, owner);
+    Log(Subject::transport, "rank {} can access {} registered bytes of rank {}", shm_.rank(), bytes, owner);
   }
   seen.store(generation, std::memory_order_release);
 }

@@ -29,7 +29,7 @@ tuttiWindow* Windows::Register(shm::Fabric& fabric, void* buffer, std::size_t by
   std::vector<Offer> offers(static_cast<std::size_t>(fabric.nranks()));
   std::vector<int> without;
   for (std::size_t r = 0; r < offers.size(); ++r) {
-    if (all[r].size() != sizeof(Offer)) Throw(tuttiInternalError, "rank {} sent a malformed window", r);
+    if (all[r].size() != sizeof(Offer)) Throw(tuttiInternalError, "rank {} sent a malformed window description", r);
     std::memcpy(&offers[r], all[r].data(), sizeof(Offer));
     const auto& offer = offers[r];
     if (!offer.valid) without.push_back(static_cast<int>(r));

@@ -112,7 +112,7 @@ std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
   auto plan = std::make_unique<BoundPlan>(std::move(planned), Scheduled(asked), context_);
   plan->signature = SignatureOf(asked);
   Log(Subject::select, "rank {}: {}{}", context_.fabric->rank(), described,
-      plan->stream_output ? "; streams results" : "");
+      plan->stream_output ? "; non-temporal stores" : "");
   return plan;
 }
 

@@ -45,7 +45,7 @@ void Check(ServingProgram& serving, const Settings& settings, const cost_model::
   const schedule::Collective collective = serving.own().collective;
   const auto c = static_cast<std::size_t>(collective);
   if (forced.by_name[c]) {
-    Throw(tuttiInvalidArgument, "{} is a program for {}, and TUTTI_ALGO asks for {}:{}; give one of the two",
+    Throw(tuttiInvalidArgument, "{} is a program for {}, but TUTTI_ALGO asks for {}:{}; set only one of the two",
           serving.path, schedule::NameOf(collective), schedule::NameOf(collective),
           schedule::NameOf(*forced.algorithm[c]));
   }
@@ -53,8 +53,8 @@ void Check(ServingProgram& serving, const Settings& settings, const cost_model::
     Throw(tuttiInvalidArgument, "{} is wrong: {}", serving.path, *wrong);
   if (settings.deterministic && !verifier::IsDeterministic(serving.program.ranks)) {
     Throw(tuttiInvalidArgument,
-          "{} cannot serve in deterministic mode: not every element of its {} is the sum of all contributions in the "
-          "order of ranks, rounded once",
+          "{} cannot be used in deterministic mode: its {} does not sum every element over all ranks in rank order, "
+          "rounded once",
           serving.path, schedule::NameOf(collective));
   }
 }
@@ -66,19 +66,19 @@ nlohmann::json Shipped(const Settings& settings, const cost_model::Forced& force
   for (const std::string& path : PathsIn(settings.program)) {
     std::string text = ReadFile(path, xml::kMaxXmlBytes);
     if (length + text.size() > kMaxText) {
-      Throw(tuttiInvalidArgument, "{}: {} bytes of programs together with this one; {} is the most", path,
+      Throw(tuttiInvalidArgument, "{}: with this program all programs have {} bytes; the limit is {}", path,
             length + text.size(), kMaxText);
     }
     if (const int ranks = msccl::RanksOfProgram(text, path); ranks != nranks) {
-      Log(Subject::select, "{} is for {} ranks; here are {}, so it serves nothing", path, ranks, nranks);
+      Log(Subject::select, "{} is for {} ranks; this communicator has {}, so it is not used", path, ranks, nranks);
       continue;
     }
     ServingProgram serving{path, msccl::ParseProgram(text, path)};
     const schedule::Schedule& schedule = serving.own();
     auto& other = taken[static_cast<std::size_t>(schedule.collective)];
     if (!other.empty()) {
-      Throw(tuttiInvalidArgument, "{} and {} are both for {} on {} ranks; one program serves a collective", other, path,
-            schedule::NameOf(schedule.collective), nranks);
+      Throw(tuttiInvalidArgument, "{} and {} are both for {} on {} ranks; only one program per collective is allowed",
+            other, path, schedule::NameOf(schedule.collective), nranks);
     }
     other = path;
     length += path.size() + text.size();
@@ -142,8 +142,8 @@ void Programs::CheckPlace(const Operation& operation) const {
   const ServingProgram* serving = For(operation);
   if (serving == nullptr || serving->program.in_place) return;
   Throw(tuttiInvalidArgument,
-        "sendbuff and recvbuff are in place, but {} on this communicator is run by the program {}, which overwrites "
-        "input that it still needs then; pass other memory, or leave {} out of TUTTI_PROGRAM",
+        "sendbuff and recvbuff are in place, but {} on this communicator uses the program {}, which in place "
+        "overwrites input that it still needs; pass separate buffers, or leave {} out of TUTTI_PROGRAM",
         schedule::NameOf(operation.collective), serving->program.name, serving->path);
 }
 

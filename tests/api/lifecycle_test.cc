@@ -363,14 +363,14 @@ TEST(Lifecycle, StreamsAreDestroyedOnce) {
         if (result == tuttiSuccess) {
           ++destroyed;
         } else {
-          EXPECT_TRUE(Fails(result, tuttiInvalidArgument, {"destroyed before"}));
+          EXPECT_TRUE(Fails(result, tuttiInvalidArgument, {"has been destroyed"}));
         }
       };
       const auto use = [&](auto call) {
         for (int i = 0; i < 20; ++i) {
           const auto result = call();
           if (result != tuttiSuccess && result != tuttiInProgress) {
-            EXPECT_TRUE(Fails(result, tuttiInvalidArgument, {"destroyed before"}));
+            EXPECT_TRUE(Fails(result, tuttiInvalidArgument, {"has been destroyed"}));
           }
         }
       };

@@ -44,8 +44,8 @@ TEST(OutsideArguments, WithoutACommunicator) {
     tuttiStream_t stream = nullptr;
     ASSERT_TRUE(Ok(tuttiStreamCreate(&stream)));
     ASSERT_TRUE(Ok(tuttiStreamDestroy(stream)));
-    EXPECT_TRUE(Fails(tuttiStreamDestroy(stream), tuttiInvalidArgument, {"stream", "destroyed before"}));
-    EXPECT_TRUE(Fails(tuttiStreamSynchronize(stream), tuttiInvalidArgument, {"stream", "destroyed before"}));
+    EXPECT_TRUE(Fails(tuttiStreamDestroy(stream), tuttiInvalidArgument, {"stream", "has been destroyed"}));
+    EXPECT_TRUE(Fails(tuttiStreamSynchronize(stream), tuttiInvalidArgument, {"stream", "has been destroyed"}));
     EXPECT_TRUE(Fails(tuttiGroupEnd(), tuttiInvalidUsage, {"tuttiGroupStart"}));
     EXPECT_TRUE(Fails(tuttiCommInitAll(nullptr, 2, nullptr), tuttiInvalidArgument, {"comms"}));
     tuttiComm_t comm = nullptr;

@@ -252,7 +252,7 @@ TEST(Program, IsRefusedOnEveryRankWithTheReason) {
 TEST(Program, ThatIsTooLongIsRefused) {
   const std::string text = TextOf(PathOf("pair_all_reduce"));
   const File longer("<!--" + std::string(1 << 20, ' ') + "-->" + text);
-  ExpectRefusal(2, {{"TUTTI_PROGRAM", longer.path()}}, {longer.path(), "bytes", "983040 is the most"});
+  ExpectRefusal(2, {{"TUTTI_PROGRAM", longer.path()}}, {longer.path(), "bytes", "the limit is 983040"});
   const File just_so("<!--" + std::string(900'000, ' ') + "-->" + text);
   ExpectServed(2, {{"TUTTI_PROGRAM", just_so.path()}}, {{Some(What::all_reduce), true}});
 }
@@ -263,7 +263,7 @@ TEST(Program, MustBeDeterministicWhereThatIsAsked) {
   ExpectServed(4, {{"TUTTI_PROGRAM", PathOf("ring_all_gather")}, {"TUTTI_DETERMINISTIC", "1"}},
                {{Some(What::all_gather), true}, {Some(What::all_reduce), false}});
   ExpectRefusal(3, {{"TUTTI_PROGRAM", PathOf("ring_all_reduce")}, {"TUTTI_DETERMINISTIC", "1"}},
-                {"ring_all_reduce.xml cannot serve in deterministic mode"});
+                {"ring_all_reduce.xml cannot be used in deterministic mode"});
 }
 
 // Refused before anything is sent, so the communicator stays usable: alone, in a group and on a stream.

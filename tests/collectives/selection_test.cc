@@ -33,7 +33,7 @@ TEST(Selection, AWrongTableIsToldToEveryRank) {
   ExpectRefusal(3, {{"TUTTI_TABLE", "/nowhere/table.json"}}, {"cannot read /nowhere/table.json"});
   ExpectRefusal(3, {{"TUTTI_TABLE", "/nowhere/\xff.json"}}, {"cannot read /nowhere/\\xff.json"});
   const File table(R"({"tutti_selection": 1, "ranks": 4, "nodes": 1, "rows": []})");
-  ExpectRefusal(3, {{"TUTTI_TABLE", table.path()}}, {table.path(), "it is for 4 ranks", "here are 3"});
+  ExpectRefusal(3, {{"TUTTI_TABLE", table.path()}}, {table.path(), "it is for 4 ranks", "has 3"});
 }
 
 TEST(Selection, AWrongCalibrationIsToldToEveryRank) {
@@ -59,17 +59,17 @@ TEST(Selection, WhatIsDeepOrOfAnotherTypeIsRefusedOnEveryRank) {
   refused("TUTTI_TABLE", fmt::format(fmt::runtime(table), R"({"collective": "all_reduce", "pairwise": "no"})"),
           {"rows[0]", "\"pairwise\" is \"no\"; it takes true or false"});
   refused("TUTTI_TABLE", fmt::format(fmt::runtime(table), R"({"collective": 7})"),
-          {"\"collective\" is 7; it takes a text"});
+          {"\"collective\" is 7; it takes a string"});
   refused("TUTTI_CALIBRATION", Deep(R"({{"tutti_calibration": 1, "costs": {}}})"), {"deeper than 16 levels"});
   refused("TUTTI_CALIBRATION", R"({"tutti_calibration": "one", "costs": {}})", {"\"tutti_calibration\" is \"one\""});
   refused("TUTTI_CALIBRATION", R"({"tutti_calibration": 1, "costs": {"operation_us": {}}})",
           {"costs", "\"operation_us\" is an object; it takes a number"});
-  refused("TUTTI_TABLE", "[\"" + std::string(3 << 20, '\x1b') + "\"]", {"no JSON"});
+  refused("TUTTI_TABLE", "[\"" + std::string(3 << 20, '\x1b') + "\"]", {"not valid JSON"});
   ExpectRefusal(2, {{"TUTTI_TABLE", "/dev/zero"}}, {"/dev/zero has more than"});
 }
 
 TEST(Selection, ImpossibleForcesAreRefused) {
-  ExpectRefusal(3, {{"TUTTI_ALGO", "all_to_all:ring"}}, {"ring has no form of all_to_all on 3 ranks", "direct"});
+  ExpectRefusal(3, {{"TUTTI_ALGO", "all_to_all:ring"}}, {"ring does not support all_to_all on 3 ranks", "direct"});
 }
 
 TEST(Selection, ForcesPerCollective) {

@@ -76,7 +76,7 @@ TEST(Tensor, NamesWhatDoesNotFit) {
     gather(&part, &folded, 1, {"recvlayout: elements of shape [4, 12] overlap", "a stride is 11", "12"});
     auto huge = whole;
     huge.strides[0] = SIZE_MAX / 2;
-    gather(&part, &huge, 1, {"recvlayout", "more than memory can hold"});
+    gather(&part, &huge, 1, {"recvlayout", "does not fit in memory"});
     EXPECT_TRUE(Fails(tuttiAllGatherTensor(nullptr, &part, b.data(), &whole, 1, tuttiFloat32, comm, nullptr),
                       tuttiInvalidArgument, {"sendbuff is NULL"}));
     EXPECT_TRUE(Fails(tuttiAllGatherTensor(&b[1], &part, b.data(), &whole, 1, tuttiFloat32, comm, nullptr),

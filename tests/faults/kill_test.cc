@@ -61,10 +61,10 @@ void BeInTrial(Rank& self, int trial) {
   EXPECT_GE(late, 0) << "failed before anybody died: " << message;
   const auto says = [&](std::string_view words) { return message.find(words) != std::string::npos; };
   // A rank killed before any other has heard from it looks like one that never came: only the timeout reports it.
-  const bool never_came = says(fmt::format("rank {} of {} never came", victim, kRanks));
+  const bool never_came = says(fmt::format("rank {} of {} never joined", victim, kRanks));
   // The rendezvous ends with rank 0's process, whether rank 0 died or was the first to get the error. A rank that
   // connects later finds no server, and cannot know which rank died.
-  const bool too_late = says("joining has failed or timed out before") || says("the rendezvous closed its connection");
+  const bool too_late = says("joining has already failed or timed out") || says("the rendezvous closed its connection");
   EXPECT_LT(late, never_came || too_late ? kAfterTimeoutNs : kSoonNs) << message;
   EXPECT_EQ(result, never_came ? tuttiTimeoutError : tuttiRemoteError) << message;
   const bool named = says(fmt::format("rank {}", victim)) || too_late;

@@ -101,7 +101,7 @@ TEST(LastWords, TheRendezvousTellsItsOwnProcessLast) {
           tuttiComm_t comm = nullptr;
           const auto result = tuttiCommInitRankConfig(&comm, self.size(), self.IdOf(), self.rank(), &config);
           // On a busy machine rank 2 may give up before the rendezvous answers it.
-          EXPECT_TRUE(Fails(result, tuttiTimeoutError, {self.rank() == 2 ? "timed out" : "rank 3 of 4 never came"}));
+          EXPECT_TRUE(Fails(result, tuttiTimeoutError, {self.rank() == 2 ? "timed out" : "rank 3 of 4 never joined"}));
           if (self.rank() == 0) _exit(0);
         },
         {.may_die = {0}});

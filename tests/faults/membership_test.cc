@@ -61,7 +61,7 @@ TEST(Shrink, RefusesWhatIsNoShrinking) {
     const auto shrink = [&](std::vector<int> ranks) {
       return tuttiCommShrink(comm, ranks.data(), static_cast<int>(ranks.size()), &fewer, nullptr);
     };
-    EXPECT_TRUE(Fails(shrink({self.rank()}), tuttiInvalidUsage, {"only ranks that stay"}));
+    EXPECT_TRUE(Fails(shrink({self.rank()}), tuttiInvalidUsage, {"an excluded rank must not call"}));
     EXPECT_TRUE(Fails(shrink({0, 1}), tuttiInvalidArgument, {"excludeCount is 2"}));
     EXPECT_TRUE(Fails(shrink({2}), tuttiInvalidArgument, {"excludeRanks[0] is 2"}));
     EXPECT_TRUE(Fails(tuttiCommShrink(comm, nullptr, 1, &fewer, nullptr), tuttiInvalidArgument, {"excludeRanks"}));
@@ -165,7 +165,7 @@ TEST(Shrink, NamesWhoLivesAndDoesNotCome) {
     if (self.rank() != 1) {
       Comm fewer;
       EXPECT_TRUE(Fails(tuttiCommShrink(comm, nullptr, 0, fewer.address(), nullptr), tuttiTimeoutError,
-                        {"rank 1 (", "lives, but has not called tuttiCommShrink"}));
+                        {"rank 1 (", "is alive, but has not called tuttiCommShrink"}));
       self.Note(tuttiGetLastError(nullptr));
     }
     self.Meet();

@@ -39,9 +39,9 @@ TEST_F(Device, RefusesBuffersThatDoNotFit) {
         // Host memory with a null stream is an ordinary call.
         EXPECT_TRUE(Ok(copy(host.data(), host.data(), comm, nullptr)));
         EXPECT_TRUE(Ok(copy(device, device, comm, nullptr)));
-        EXPECT_TRUE(Fails(copy(device, host.data(), comm, nullptr), tuttiInvalidArgument, {"both", "one kind"}));
+        EXPECT_TRUE(Fails(copy(device, host.data(), comm, nullptr), tuttiInvalidArgument, {"both", "same kind"}));
         EXPECT_TRUE(Fails(copy(host.data(), host.data(), comm, stream), tuttiInvalidArgument,
-                          {"ordinary host memory", "stream is CUDA's"}));
+                          {"ordinary host memory", "stream is a CUDA stream"}));
         EXPECT_TRUE(
             Fails(copy(device, device, host_only, nullptr), tuttiInvalidArgument, {"sendbuff", "host memory only"}));
         EXPECT_TRUE(Fails(copy(host.data(), host.data(), host_only, stream), tuttiInvalidArgument,
@@ -99,7 +99,7 @@ TEST_F(Device, RefusesStreamsThatOnlyTheirThreadKnows) {
              const auto per_thread = reinterpret_cast<tuttiStream_t>(2);  // cudaStreamPerThread
              EXPECT_TRUE(Fails(tuttiAllReduce(rank.arena().send(), rank.arena().receive(), 100, tuttiFloat, tuttiSum,
                                               rank.comm(), per_thread),
-                               tuttiInvalidUsage, {"cudaStreamPerThread", "give each rank a stream"}));
+                               tuttiInvalidUsage, {"cudaStreamPerThread", "pass each rank a stream"}));
              EXPECT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 100, 0, false, 1}), "");
            },
            {.threads = true});
@@ -108,8 +108,8 @@ TEST_F(Device, RefusesStreamsThatOnlyTheirThreadKnows) {
 // Then the communicator serves only host memory, and says why when it gets GPU memory.
 TEST_F(Device, NamesADriverThatIsTooOld) {
   if (!stand_in_) GTEST_SKIP() << "what no GPU can be told to be";
-  const std::pair<std::string, std::string> versions[] = {{"11000", "of CUDA 11.0, and 11.3"},
-                                                          {"11040", "of CUDA 11.4, and 1"}};
+  const std::pair<std::string, std::string> versions[] = {{"11000", "supports CUDA 11.0, but 11.3"},
+                                                          {"11040", "supports CUDA 11.4, but 1"}};
   for (const auto& [version, told] : versions) {
     RunAlone(
         [told = told] {
@@ -357,7 +357,7 @@ TEST_F(Device, ReferencesBeyondWhatWasGivenAreRefused) {
              EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream()))) << "the kernel has ended";
              EXPECT_EQ(AsyncError(rank.comm()), tuttiRemoteError);
              EXPECT_TRUE(Fails(tuttiBarrier(rank.comm(), rank.stream()), tuttiRemoteError,
-                               {"rank 1 (", "rank 0 (", "memory which that rank may not refer to"}));
+                               {"rank 1 (", "rank 0 (", "memory that the sender may not use"}));
              self.Meet();
              rank.gpu().Free(buffer);
            },

@@ -19,7 +19,7 @@ constexpr int kMaxChannels = 64;
 schedule::RankLayout RankLayoutOf(const ScheduleChoice& choice) {
   if (!choice.topology.empty()) {
     if (!choice.ranks_on.empty()) {
-      Throw(tuttiInvalidArgument, "--ranks-on is for nodes of no machine in particular; --topo has nodes of its own");
+      Throw(tuttiInvalidArgument, "--ranks-on cannot be combined with --topo, which defines the nodes itself");
     }
     TargetOptions options;
     options.topology = choice.topology;
@@ -45,13 +45,14 @@ schedule::RankLayout RankLayoutOf(const ScheduleChoice& choice) {
 
 void AddScheduleOptions(CLI::App& command, ScheduleChoice& choice) {
   command.add_option("WHAT", choice.what, "a program's FILE.xml, or an algorithm (ring, two_level, ...)")->required();
-  command.add_option("COLLECTIVE", choice.collective, "all_reduce, ...: of an algorithm");
-  command.add_option("--ranks", choice.ranks, "of an algorithm")->check(CLI::Range(1, kMaxRanks));
-  command.add_option("--nodes", choice.nodes, "that the ranks are spread over, evenly")
+  command.add_option("COLLECTIVE", choice.collective, "all_reduce, ...; required with an algorithm");
+  command.add_option("--ranks", choice.ranks, "number of ranks, for an algorithm")->check(CLI::Range(1, kMaxRanks));
+  command.add_option("--nodes", choice.nodes, "number of nodes over which the ranks are spread evenly")
       ->check(CLI::Range(1, kMaxRanks));
-  command.add_option("--ranks-on", choice.ranks_on, "each node: 3,5")->delimiter(',')->check(CLI::Range(1, kMaxRanks));
-  command.add_option("--topo", choice.topology,
-                     "one node, as NCCL topology XML: a rank on each GPU, rings over its NICs");
+  command.add_option("--ranks-on", choice.ranks_on, "ranks on each node: 3,5")
+      ->delimiter(',')
+      ->check(CLI::Range(1, kMaxRanks));
+  command.add_option("--topo", choice.topology, "NCCL topology XML of one node: one rank per GPU, rings over its NICs");
   command.add_option("--root", choice.root)->check(CLI::Range(0, kMaxRanks - 1));
   command.add_option("--channels", choice.channels)->check(CLI::Range(1, kMaxChannels));
 }
@@ -64,16 +65,16 @@ msccl::Program ChosenSchedules(const ScheduleChoice& choice) {
   }
   const schedule::Collective collective = cost_model::ParseCollective(choice.collective);
   const schedule::RankLayout where = RankLayoutOf(choice);
-  if (where.nranks() > kMaxRanks) Throw(tuttiInvalidArgument, "{} ranks; {} is the most", where.nranks(), kMaxRanks);
+  if (where.nranks() > kMaxRanks) Throw(tuttiInvalidArgument, "{} ranks; the limit is {}", where.nranks(), kMaxRanks);
   if (choice.root >= where.nranks()) {
-    Throw(tuttiInvalidArgument, "the root is rank {}; the last one is {}", choice.root, where.nranks() - 1);
+    Throw(tuttiInvalidArgument, "the root is rank {}, but the last rank is {}", choice.root, where.nranks() - 1);
   }
   builders::ScheduleRequest request{collective, 0, where.nranks(), choice.root, choice.channels, &where};
   msccl::Program program{choice.what, true, {}};
   for (; request.rank < request.nranks; ++request.rank) {
     auto schedule = builders::Build(*algorithm, request);
     if (!schedule) {
-      Throw(tuttiInvalidArgument, "{} has no form of {} on {} ranks", choice.what, choice.collective, where.nranks());
+      Throw(tuttiInvalidArgument, "{} does not support {} on {} ranks", choice.what, choice.collective, where.nranks());
     }
     program.ranks.push_back(std::move(*schedule));
   }

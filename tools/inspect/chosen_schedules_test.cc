@@ -53,11 +53,11 @@ TEST(ChosenSchedules, AreRefusedWithTheReason) {
   EXPECT_EQ(Refusal({.what = "ring", .collective = "all_reduce", .ranks = 2, .nodes = 3}),
             "2 ranks are too few for 3 nodes");
   EXPECT_EQ(Refusal({.what = "bruck", .collective = "all_reduce", .ranks = 2}),
-            "bruck has no form of all_reduce on 2 ranks");
+            "bruck does not support all_reduce on 2 ranks");
   EXPECT_EQ(Refusal({.what = "ring", .collective = "broadcast", .ranks = 4, .root = 4}),
-            "the root is rank 4; the last one is 3");
+            "the root is rank 4, but the last rank is 3");
   EXPECT_EQ(Refusal({.what = "ring", .collective = "all_reduce", .topology = kDgx, .ranks_on = {3, 5}}),
-            "--ranks-on is for nodes of no machine in particular; --topo has nodes of its own");
+            "--ranks-on cannot be combined with --topo, which defines the nodes itself");
 }
 
 // Each rank has a column, and each slot that travels has an arrow.

@@ -11,9 +11,10 @@
 namespace tutti::tools {
 
 void AddDiagnose(CLI::App& app) {
-  auto* const command = app.add_subcommand("diagnose", "what the dumps of the ranks' flight recorders say together");
+  auto* const command =
+      app.add_subcommand("diagnose", "combine the dumps of the ranks' flight recorders and report why they hang");
   const auto files = std::make_shared<std::vector<std::string>>();
-  command->add_option("files", *files, "dumps, of TUTTI_DUMP or tuttiCommDump; as many ranks' as there are")
+  command->add_option("files", *files, "dump files of TUTTI_DUMP or tuttiCommDump, from as many ranks as possible")
       ->required();
   command->callback([files] {
     std::vector<Dump> dumps;

@@ -97,8 +97,8 @@ class Case {
       }
       const auto by = newest->algorithm == "none" ? "" : fmt::format(" by {}", newest->algorithm);
       if (newest->done) {
-        Say("  {} is in none: its last was operation {}, {}{}, done {}", Who(dump.rank), newest->sequence, newest->call,
-            by, Ago(dump, newest->ended_us));
+        Say("  {} is in no operation: its last was operation {}, {}{}, done {}", Who(dump.rank), newest->sequence,
+            newest->call, by, Ago(dump, newest->ended_us));
       } else {
         Say("  {} is in operation {}, {}{}, since {}{}", Who(dump.rank), newest->sequence, newest->call, by,
             Ago(dump, newest->started_us),
@@ -118,12 +118,13 @@ class Case {
         calls += fmt::format("{}{} called {}", calls.empty() ? "" : ", ", bootstrap::DescribeRanks(ranks), call);
       }
       Say("  => The calls of operation {} do not match: {}{}", furthest, calls,
-          called.size() == 1 ? ", with other counts of single ranks" : "");
+          called.size() == 1 ? ", but the counts of single ranks differ" : "");
     } else if (!inside.empty() && !late.empty()) {
       Say("  => {} in operation {} wait{} for {}, which {} not called it", bootstrap::DescribeRanks(inside), furthest,
           inside.size() == 1 ? "s" : "", bootstrap::DescribeRanks(late), late.size() == 1 ? "has" : "have");
     } else if (!inside.empty() && dumps_.size() == by_rank_.size()) {
-      Say("  => All that have not ended operation {} are in it: it is running, or the network between them is stuck",
+      Say("  => All ranks that have not finished operation {} are in it: it is running, or the network between them is "
+          "stuck",
           furthest);
     }
   }
@@ -134,7 +135,7 @@ class Case {
       for (const auto& message : dump.operations) {
         if (message.kind == "collective" || message.done) continue;
         const bool sends = message.kind == "send";
-        std::string other = "of which there is no dump";
+        std::string other = "which left no dump";
         if (message.peer >= 0 && message.peer < static_cast<int>(by_rank_.size()) &&
             by_rank_[static_cast<std::size_t>(message.peer)] != nullptr) {
           other = OtherSide(*by_rank_[static_cast<std::size_t>(message.peer)], dump.rank, sends ? "receive" : "send",
@@ -155,7 +156,7 @@ class Case {
         return fmt::format("called {}{}", message.call, message.done ? ", and is done" : "");
     }
     return newest == 0 ? fmt::format("has called no {} for it", kind)
-                       : fmt::format("has come to {} {} of that pair", kind, newest);
+                       : fmt::format("its last call is {} {} of that pair", kind, newest);
   }
 
   void TellMissing() {
@@ -178,9 +179,9 @@ class Case {
 Dump ParseDump(const std::string& text, const std::string& file) {
   const JsonDocument document(text, file);
   const auto json = document.root();
-  if (!json.IsObject() || !json.Has("tutti_dump")) json.Refuse("this is no dump of Tutti's flight recorder");
+  if (!json.IsObject() || !json.Has("tutti_dump")) json.Refuse("this is not a dump of Tutti's flight recorder");
   if (json.Whole("tutti_dump", 0, std::numeric_limits<std::uint64_t>::max()) != 1) {
-    json.Refuse("this is a dump of another version");
+    json.Refuse("this dump is of an unsupported version");
   }
   Dump dump;
   dump.communicator = NameIn(json, "communicator");
@@ -191,7 +192,7 @@ Dump ParseDump(const std::string& text, const std::string& file) {
                                      rank.Integer("pid", 0, std::numeric_limits<std::int64_t>::max())};
     dump.ranks.push_back(bootstrap::Describe(static_cast<int>(dump.ranks.size()), process));
   }
-  if (dump.ranks.empty()) json.Refuse("a communicator without ranks");
+  if (dump.ranks.empty()) json.Refuse("the dump lists no ranks");
   const auto last = std::ssize(dump.ranks) - 1;
   dump.rank = static_cast<int>(json.Integer("rank", 0, last));
   dump.waits_for = static_cast<int>(json.Integer("waits_for", -1, last, -1));

@@ -70,7 +70,7 @@ TEST(Diagnosis, NamesWhoIsWaitedFor) {
   EXPECT_TRUE(Says(text, "rank 0 (host node0, pid 100) is in operation 2, all_reduce(count=8, float32, sum) by ring"))
       << text;
   EXPECT_TRUE(Says(text, "it waits for rank 2 (host node2, pid 102)")) << text;
-  EXPECT_TRUE(Says(text, "rank 2 (host node2, pid 102) is in none: its last was operation 1")) << text;
+  EXPECT_TRUE(Says(text, "rank 2 (host node2, pid 102) is in no operation: its last was operation 1")) << text;
   EXPECT_TRUE(Says(text, "=> ranks 0 and 1 in operation 2 wait for rank 2, which has not called it")) << text;
 }
 
@@ -96,7 +96,7 @@ TEST(Diagnosis, FollowsMessages) {
   const auto text = Diagnose(
       {Recorded(0, 2).Call(send, 1, true).Call(send, 2, false).Read(), Recorded(1, 2).Call(receive, 1, true).Read()});
   EXPECT_TRUE(Says(text, "rank 0 (host node0, pid 100) waits in send(count=4, int32, to rank 1) as message 2")) << text;
-  EXPECT_TRUE(Says(text, "rank 1, has come to receive 1 of that pair")) << text;
+  EXPECT_TRUE(Says(text, "rank 1, its last call is receive 1 of that pair")) << text;
 }
 
 // The dump of one rank, with one part replaced.
@@ -139,7 +139,8 @@ TEST(Diagnosis, RefusesWhatHasTheWrongType) {
   EXPECT_EQ(refused("\"peer\": 1", "\"peer\": 1e300"),
             "file: operations[0]: \"peer\" is 1e+300; it takes a whole number from -1 to 1048576");
   EXPECT_EQ(refused("\"rank\": 0", "\"rank\": -1"), "file: \"rank\" is -1; it takes a whole number from 0 to 1");
-  EXPECT_EQ(refused("[{\"sequence\": 1,", "[7, {\"sequence\": 1,"), "file: operations[0]: 7 where an object belongs");
+  EXPECT_EQ(refused("[{\"sequence\": 1,", "[7, {\"sequence\": 1,"),
+            "file: operations[0]: 7 where an object is expected");
   EXPECT_EQ(refused("\"pid\": 100", "\"pid\": null"), "file: ranks[0]: \"pid\" is missing");
 }
 

@@ -199,7 +199,7 @@ std::string DrawSchedules(std::span<const schedule::Schedule> ranks, int channel
   for (const Placed& placed : timetable.steps()) drawing.Draw(placed);
   std::string title = fmt::format("{} by {}, {} ranks, channel {}", schedule::NameOf(ranks.front().collective), name,
                                   ranks.size(), channel);
-  if (timetable.never() > 0) title += fmt::format("; {} steps wait for ever", timetable.never());
+  if (timetable.never() > 0) title += fmt::format("; {} steps wait forever", timetable.never());
   return drawing.Document(title, rows);
 }
 

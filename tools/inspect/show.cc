@@ -43,9 +43,11 @@ void AddShow(CLI::App& app) {
   auto* const command = app.add_subcommand("show", "print or draw a schedule");
   const auto options = std::make_shared<Options>();
   AddScheduleOptions(*command, options->choice);
-  command->add_option("--rank", options->rank, "one rank's part only (text)")->check(CLI::NonNegativeNumber);
-  command->add_option("--svg", options->svg, "draw into this file: ranks as columns, steps downwards, slots as arrows");
-  command->add_option("--channel", options->channel, "the one to draw")->check(CLI::NonNegativeNumber);
+  command->add_option("--rank", options->rank, "print only this rank's part (text output)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--svg", options->svg,
+                      "draw into this SVG file: ranks as columns, steps downwards, slots as arrows");
+  command->add_option("--channel", options->channel, "the channel to draw")->check(CLI::NonNegativeNumber);
   command->callback([options] { Show(*options); });
 }
 

@@ -125,15 +125,16 @@ void Run(const Options& options) {
 
 void AddTopo(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* topo = app.add_subcommand("topo", "what a machine is made of, and the rings that its links carry");
-  topo->add_option("--topo", options->file, "a description in NCCL's XML format; without it, this machine")
+  CLI::App* topo = app.add_subcommand("topo", "show a machine's devices and links, and the rings over them");
+  topo->add_option("--topo", options->file, "topology file in NCCL's XML format; default: this machine")
       ->check(CLI::ExistingFile);
-  topo->add_option("--nodes", options->nodes, "look also for rings over so many hosts of this kind")
+  topo->add_option("--nodes", options->nodes, "also search for rings over this many identical hosts")
       ->check(CLI::Range(1, kMostNodes));
   topo->add_flag("--rings", options->rings, "print each ring");
   topo->add_option("--svg", options->svg, "draw the machine and its rings into this file");
   topo->add_option("--xml", options->xml, "write the description into this file");
-  topo->add_option("--table", options->table, "only print the table of rings of all descriptions in this directory")
+  topo->add_option("--table", options->table,
+                   "instead: print a table of the rings of all topology files in this directory")
       ->check(CLI::ExistingDirectory);
   topo->callback([options] { Run(*options); });
 }

@@ -31,10 +31,11 @@ void Verify(const Options& options) {
 }  // namespace
 
 void AddVerify(CLI::App& app) {
-  auto* const command = app.add_subcommand("verify", "prove that a schedule does what its collective promises");
+  auto* const command = app.add_subcommand("verify", "prove that a schedule computes its collective correctly");
   const auto options = std::make_shared<Options>();
   AddScheduleOptions(*command, options->choice);
-  command->add_option("--slots", options->slots, "that a connection has at least")->check(CLI::Range(1, kMaxSlots));
+  command->add_option("--slots", options->slots, "number of slots that each connection has at least")
+      ->check(CLI::Range(1, kMaxSlots));
   command->callback([options] { Verify(*options); });
 }
 

@@ -56,7 +56,7 @@ Cluster ClusterOf(const Options& options, std::string& name) {
     const auto& number = words[1];
     const auto parsed = std::from_chars(number.data(), number.data() + number.size(), cluster.nodes);
     if (parsed.ec != std::errc() || parsed.ptr != number.data() + number.size() || cluster.nodes < 1) {
-      Throw(tuttiInvalidArgument, "\"{}\" is no number of nodes; --cluster takes FILE x NODES", number);
+      Throw(tuttiInvalidArgument, "\"{}\" is not a number of nodes; --cluster takes FILE x NODES", number);
     }
   }
   cluster.node = xml::ReadTopologyFile(name).system;
@@ -98,8 +98,8 @@ std::optional<Strategy> GivenStrategy(const std::string& text, int ranks) {
         std::from_chars(value.data(), value.data() + value.size(), *field->second).ptr != value.data() + value.size() ||
         value.empty() || *field->second < 0) {
       Throw(tuttiInvalidArgument,
-            "\"{}\" in --given is none of tp, cp, pp, dp, ep, chunks, zero, micro-batch and "
-            "recompute, with = and a number",
+            "\"{}\" in --given is not NAME=NUMBER; the names are tp, cp, pp, dp, ep, chunks, zero, micro-batch and "
+            "recompute",
             word);
     }
     begin = end + 1;
@@ -223,8 +223,7 @@ void Plan(const Options& options) {
   fmt::print("{}: {:.1f} billion parameters, {} samples of {:.0f} tokens a step\n", model.name,
              model.parameters() / 1e9, model.global_batch, model.sequence);
   fmt::print(
-      "{} GPUs: {} x {}; {:.0f} TFLOP/s each, of which {:.2f} are reached; {:.0f} GB, of which {:.0f} are kept "
-      "free\n\n",
+      "{} GPUs: {} x {}; {:.0f} TFLOP/s each, at an efficiency of {:.2f}; {:.0f} GB, of which {:.0f} are kept free\n\n",
       cluster.ranks(), cluster.nodes, name, cluster.tflops, cluster.efficiency, cluster.memory_gb, cluster.reserved_gb);
 
   const auto legal = LegalStrategies(model, cluster.ranks(), options.most_tp > 0 ? options.most_tp : cluster.gpus);
@@ -236,18 +235,18 @@ void Plan(const Options& options) {
   const double room = cluster.room();
   if (ranking.fitting() == 0) {
     const auto& least = ranking.too_large().front();
-    Throw(tuttiInvalidArgument, "none of {} legal strategies fits {:.0f} GB; the least is {} ({})", legal.size(),
-          room / 1e9, Memory(least.memory), ToString(least.strategy));
+    Throw(tuttiInvalidArgument, "none of {} legal strategies fits into {:.0f} GB; the smallest needs {} ({})",
+          legal.size(), room / 1e9, Memory(least.memory), ToString(least.strategy));
   }
-  fmt::print("{} strategies are legal, {} fit. The fastest by {}, and what their steps go to:\n\n", legal.size(),
-             ranking.fitting(), options.prices ? "the selector's prices" : "simulation");
+  fmt::print("{} strategies are legal, {} fit. The fastest by {}, and how their steps spend their time:\n\n",
+             legal.size(), ranking.fitting(), options.prices ? "the selector's prices" : "simulation");
   const auto shown = ranking.Fastest(static_cast<std::size_t>(options.top), [](const Strategy&) { return true; });
   const auto& best = shown.front();
   PrintHeading();
   for (const auto& row : shown) PrintRow(row, model);
   fmt::print("\nThe winner, {}, needs {}.\n", ToString(best.strategy), Memory(best.memory));
   if (given) PrintGiven(ranking, *given, best, model, room);
-  fmt::print("\nWhat rules out the others, by what the winner has not: the best of each\n\n");
+  fmt::print("\nWhy the others lose: the best strategy with each value that the winner does not have\n\n");
   PrintRuledOut(ranking, best, legal, room);
 }
 
@@ -255,29 +254,32 @@ void Plan(const Options& options) {
 
 void AddPlan(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  auto* const command = app.add_subcommand("plan", "how to split a model's training over a cluster, and why so");
+  auto* const command = app.add_subcommand(
+      "plan", "find the fastest way to split a model's training over a cluster, and explain the choice");
   command->add_option("--model", options->model, "the model, as JSON (examples/models)")->required();
   command->add_option("--cluster", options->cluster, "FILE x NODES: a host as NCCL topology XML, and how many")
       ->required()
       ->expected(1, 3);
-  command->add_option("--tflops", options->tflops, "of a GPU, in bf16; default: by its compute capability")
+  command->add_option("--tflops", options->tflops, "peak bf16 TFLOP/s of a GPU; default: by its compute capability")
       ->check(CLI::PositiveNumber);
-  command->add_option("--efficiency", options->efficiency, "of that, in matrix multiplications")
+  command->add_option("--efficiency", options->efficiency, "fraction of the peak that matrix multiplications reach")
       ->check(CLI::Range(0.01, 1.0))
       ->capture_default_str();
-  command->add_option("--memory", options->memory_gb, "GB of a GPU; default: by its compute capability")
+  command->add_option("--memory", options->memory_gb, "GPU memory in GB; default: by its compute capability")
       ->check(CLI::PositiveNumber);
-  command->add_option("--reserve", options->reserved_gb, "GB of it for contexts, workspace and fragments")
+  command
+      ->add_option("--reserve", options->reserved_gb,
+                   "GB of GPU memory kept free for contexts, workspace and fragmentation")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--most-tp", options->most_tp, "largest tensor parallelism; default: the GPUs of a node")
+  command
+      ->add_option("--most-tp", options->most_tp, "largest tensor parallelism; default: the number of GPUs of a node")
       ->check(CLI::Range(1, 1024));
-  command->add_option("--top", options->top, "so many of the fastest are shown")
+  command->add_option("--top", options->top, "number of the fastest strategies to show")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_flag("--prices", options->prices,
-                    "rank by the selector's prices alone, without playing collectives in the simulator");
-  command->add_option("--given", options->given, "price this one, too: tp=8,pp=16,zero=1,...");
+  command->add_flag("--prices", options->prices, "rank by the selector's prices alone, without simulating collectives");
+  command->add_option("--given", options->given, "also evaluate this strategy: tp=8,pp=16,zero=1,...");
   command->callback([options] { Plan(*options); });
 }
 

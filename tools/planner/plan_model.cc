@@ -40,7 +40,7 @@ class Reader {
   }
   void RefuseOthers() const {
     for (const auto& [name, value] : json_.Entries()) {
-      if (!known_.contains(name)) json_.Refuse("{} is no field of a model", Quoted(name));
+      if (!known_.contains(name)) json_.Refuse("{} is not a field of a model", Quoted(name));
     }
   }
 
@@ -97,7 +97,7 @@ LanguageModel ParseLanguageModel(const std::string& text, const std::string& sou
     json.Refuse("heads ({}) is not divisible by kv_heads ({})", model.heads, model.kv_heads);
   }
   if ((model.experts == 0) != (model.top_k == 0) || model.top_k > model.experts) {
-    json.Refuse("a token uses top_k ({}) of experts ({})", model.top_k, model.experts);
+    json.Refuse("top_k ({}) must be from 1 to experts ({}), or both must be 0", model.top_k, model.experts);
   }
   return model;
 }

@@ -76,12 +76,13 @@ std::string WhyIllegal(const Strategy& s, const LanguageModel& model) {
     return undivided("samples of a replica", model.global_batch / s.dp, "micro-batch", s.micro_batch);
   }
   if (s.virtual_stages > 1 && (s.pp == 1 || !Divides(s.pp, s.microbatches(model)))) {
-    return undivided("interleaving: micro-batches", s.microbatches(model), "pp", s.pp);
+    return undivided("with interleaving, the number of micro-batches", s.microbatches(model), "pp", s.pp);
   }
   if (model.experts == 0 && s.ep > 1) return fmt::format("ep is {}, but the model has no experts", s.ep);
   if (model.experts > 0 && model.experts % s.ep != 0) return undivided("experts", model.experts, "ep", s.ep);
   if (s.tp * s.cp * s.dp % s.ep != 0) return undivided("tp x cp x dp", s.tp * s.cp * s.dp, "ep", s.ep);
-  if (s.zero > 0 && s.dp * s.cp == 1) return fmt::format("zero {} has nobody to share with", s.zero);
+  if (s.zero > 0 && s.dp * s.cp == 1)
+    return fmt::format("zero is {}, but dp x cp is 1, so no other rank shares the state", s.zero);
   return "";
 }
 

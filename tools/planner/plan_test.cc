@@ -50,13 +50,13 @@ TEST(PlanModel, NamesWhatIsWrong) {
       EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
     }
   };
-  refused("{", "m.json: no JSON");
+  refused("{", "m.json: not valid JSON");
   refused("[]", "a model is an object");
   refused("{" + good + "}", "\"global_batch\" is missing");
   refused("{" + good + R"(, "global_batch": -4})", "\"global_batch\" is -4");
-  refused("{" + good + R"(, "global_batch": 4, "hedas": 3})", "\"hedas\" is no field");
+  refused("{" + good + R"(, "global_batch": 4, "hedas": 3})", "\"hedas\" is not a field");
   refused("{" + good + R"(, "global_batch": 4, "kv_heads": 3})", "heads (4) is not divisible by kv_heads (3)");
-  refused("{" + good + R"(, "global_batch": 4, "experts": 8})", "top_k (0) of experts (8)");
+  refused("{" + good + R"(, "global_batch": 4, "experts": 8})", "top_k (0) must be from 1 to experts (8)");
   refused("{" + good + R"(, "global_batch": 4, "gated": 1})", "\"gated\" is 1");
 }
 
@@ -76,7 +76,7 @@ TEST(PlanStrategy, EveryOneIsLegalOnceAndUsesAllRanks) {
   EXPECT_EQ(why({.pp = 81}), "81 stages are more than the 80 layers");
   EXPECT_EQ(why({.dp = 7}), "global_batch (2304) is not divisible by dp (7)");
   EXPECT_EQ(why({.ep = 2}), "ep is 2, but the model has no experts");
-  EXPECT_EQ(why({.zero = 1}), "zero 1 has nobody to share with");
+  EXPECT_EQ(why({.zero = 1}), "zero is 1, but dp x cp is 1, so no other rank shares the state");
 }
 
 // Rajbhandari et al. 2020, figure 1, with fp32 gradients: 18 bytes per parameter, of which each level shards more.

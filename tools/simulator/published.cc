@@ -71,8 +71,10 @@ tuttiAlgorithm_t AlgorithmOf(const std::string& published) {
 
 Comparison Compare(const std::vector<std::string>& fields, const std::string& where) {
   constexpr std::size_t kFields = 10;  // system,ranks,nodes,collective,algorithm,library,bytes,time_us,busbw,source
-  if (fields.size() != kFields) Throw(tuttiInvalidArgument, "{}: {} fields, not {}", where, fields.size(), kFields);
-  if (fields[3] != "all_reduce") Throw(tuttiInvalidArgument, "{}: \"{}\"; only all_reduce is known", where, fields[3]);
+  if (fields.size() != kFields)
+    Throw(tuttiInvalidArgument, "{}: {} fields, but {} are expected", where, fields.size(), kFields);
+  if (fields[3] != "all_reduce")
+    Throw(tuttiInvalidArgument, "{}: collective \"{}\" is not supported; only all_reduce is", where, fields[3]);
   Comparison comparison{fields[0], fields[4].substr(0, fields[4].find(' ')), Number<std::size_t>(fields[6], where),
                         Number<double>(fields[7], where)};
   const int ranks = Number<int>(fields[1], where);
@@ -96,7 +98,7 @@ Comparison Compare(const std::vector<std::string>& fields, const std::string& wh
 std::vector<Comparison> ComparePublished(const std::string& path) {
   std::ifstream file(path);
   std::string line;
-  if (!std::getline(file, line)) Throw(tuttiInvalidArgument, "cannot read {}", path);
+  if (!std::getline(file, line)) Throw(tuttiInvalidArgument, "cannot read {}, or it is empty", path);
   std::vector<Comparison> comparisons;
   for (int number = 2; std::getline(file, line); ++number) {
     comparisons.push_back(Compare(Fields(line), fmt::format("{}:{}", path, number)));

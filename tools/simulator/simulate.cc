@@ -42,7 +42,7 @@ struct Options {
 std::optional<ring::Protocol> ProtocolNamed(const std::string& name) {
   if (name.empty()) return std::nullopt;
   if (const auto protocol = ring::ProtocolFromName(name)) return protocol;
-  Throw(tuttiInvalidArgument, "\"{}\" is no protocol; there are line, inline and bulk", name);
+  Throw(tuttiInvalidArgument, "\"{}\" is not a protocol; known are line, inline and bulk", name);
 }
 
 // A row's competitor: an algorithm, the fastest of all, or a program.
@@ -81,11 +81,12 @@ void FitToPrograms(Options& options, schedule::Collective collective, const std:
     }
     if (options.target.ranks == 0) options.target.ranks = schedule.nranks;
     if (schedule.nranks != options.target.ranks) {
-      Throw(tuttiInvalidArgument, "{} is a program for {} ranks; {} are asked for", entrant.name, schedule.nranks,
+      Throw(tuttiInvalidArgument, "{} is a program for {} ranks, but {} are requested", entrant.name, schedule.nranks,
             options.target.ranks);
     }
     if (options.channels > 0) {
-      Throw(tuttiInvalidArgument, "{} has the channels that it has; --channels is for algorithms", entrant.name);
+      Throw(tuttiInvalidArgument, "{} is a program with its own channels; --channels is for algorithms only",
+            entrant.name);
     }
   }
 }
@@ -177,7 +178,7 @@ void RunSweep(Options options) {
 void AddSimulate(CLI::App& app) {
   auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand(
-      "simulate", "what a collective would take on a machine: schedules run over its links in virtual time");
+      "simulate", "simulate the time of a collective on a machine: schedules run over its links in virtual time");
   command->add_option("WHAT", options->what, "all_reduce, reduce_scatter, all_gather, ..., or a program's FILE.xml")
       ->capture_default_str();
   AddTargetOptions(*command, options->target);
@@ -187,16 +188,21 @@ void AddSimulate(CLI::App& app) {
       ->delimiter(',');
   command->add_option("-b", options->begin, "smallest size")->capture_default_str();
   command->add_option("-e", options->end, "largest size")->capture_default_str();
-  command->add_option("-f", options->factor, "from size to size")->check(CLI::Range(1.01, 1e9))->capture_default_str();
-  command->add_option("--channels", options->channels, "0: the best of some")->check(CLI::Range(0, 64));
-  command->add_option("--chunk", options->chunk, "bytes of a slot; default: the best of some");
+  command->add_option("-f", options->factor, "factor from size to size")
+      ->check(CLI::Range(1.01, 1e9))
+      ->capture_default_str();
+  command->add_option("--channels", options->channels, "number of channels; 0: the best of several")
+      ->check(CLI::Range(0, 64));
+  command->add_option("--chunk", options->chunk, "bytes of a slot; default: the best of several");
   command->add_option("--protocol,--wire", options->protocol, "line, inline or bulk; default: the best");
   command->add_option("--trace", options->trace, "write a timeline for a browser's trace viewer");
   command->add_option("--plot", options->plot, "write a picture (SVG)");
   command->add_flag("--links", options->links, "print bytes and utilisation of every link");
-  command->add_flag("--full", options->full, "simulate every rank, also where one node could stand for others");
-  command->add_option("--published", options->published, "instead: the table of published measurements in FILE (CSV)");
-  command->add_option("--claims", options->claims, "instead: draw what is claimed of the algorithms, into a directory");
+  command->add_flag("--full", options->full, "simulate every rank, even if one node could represent others");
+  command->add_option("--published", options->published,
+                      "instead: compare with the published measurements in this CSV file");
+  command->add_option("--claims", options->claims,
+                      "instead: draw charts of published claims about the algorithms into this directory");
   command->callback([options] {
     if (!options->published.empty()) {
       PrintPublished(options->published);

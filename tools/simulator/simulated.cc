@@ -105,8 +105,8 @@ Outcome Fastest(const Target& target, const Wish& wish) {
     if (!best || outcome.result.duration_us < best->result.duration_us) best = std::move(outcome);
   }
   if (!best) {
-    Throw(tuttiInvalidArgument, "no algorithm asked for has a form of {} on {} ranks",
-          schedule::NameOf(wish.collective), target.machine.nranks());
+    Throw(tuttiInvalidArgument, "no requested algorithm supports {} on {} ranks", schedule::NameOf(wish.collective),
+          target.machine.nranks());
   }
   return *best;
 }

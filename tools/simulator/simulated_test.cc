@@ -177,7 +177,7 @@ TEST(Simulate, TakesPrograms) {
   expect(folder + "ring_all_gather.xml --algo ring", {"program  ", "ring  "});
   expect("all_reduce --algo best," + folder + "ring_all_reduce.xml", {"3 ranks", "program  "});
   expect(folder + "ring_all_gather.xml --topo topology/testdata/dgxh100.xml", {"4 ranks", "program  "});
-  expect(folder + "ring_all_gather.xml --ranks 8", {"ring_all_gather is a program for 4 ranks; 8 are asked for"});
+  expect(folder + "ring_all_gather.xml --ranks 8", {"ring_all_gather is a program for 4 ranks, but 8 are requested"});
   expect(folder + "ring_all_gather.xml --channels 2", {"--channels is for algorithms"});
   expect("all_reduce --algo " + folder + "ring_all_gather.xml", {"for all_gather, not for all_reduce"});
   expect(folder + "wrong_deadlock.xml", {"ring_all_gather is wrong: deadlock", "rank 3 to fill a slot"});

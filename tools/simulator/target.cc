@@ -16,21 +16,23 @@ namespace tutti::tools {
 
 void AddTargetOptions(CLI::App& command, TargetOptions& options) {
   options.cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  command.add_option("--topo", options.topology, "the host, as NCCL topology XML; without it, ranks in shared memory");
-  command.add_option("--nodes", options.nodes, "how many such hosts; without --topo, joined by TCP")
+  command.add_option("--topo", options.topology, "NCCL topology XML of the host; default: ranks in shared memory");
+  command.add_option("--nodes", options.nodes, "number of such hosts; without --topo, they are joined by TCP")
       ->check(CLI::Range(1, 32'000));
-  command.add_option("--ranks", options.ranks, "in all; default: one for each GPU (or core)")
+  command.add_option("--ranks", options.ranks, "number of ranks in total; default: one for each GPU (or core)")
       ->check(CLI::Range(1, 32'000));
-  command.add_option("--cores", options.cores, "that ranks in shared memory have, together")
+  command.add_option("--cores", options.cores, "number of cores that ranks in shared memory have together")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command.add_option("--network", options.network, "of each of several hosts without --topo, each way, in Mbit/s")
+  command
+      .add_option("--network", options.network,
+                  "bandwidth of each host in Mbit/s in each direction, for several hosts without --topo")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command.add_flag("--one-machine", options.one_machine,
-                   "these hosts are namespaces of one machine (scripts/cluster.sh), and share its cores");
+                   "the hosts are namespaces of one machine (scripts/cluster.sh) and share its cores");
   command.add_option("--calibration", options.calibration,
-                     "file of tutti calibrate; none: defaults; empty: the usual place");
+                     "file written by tutti calibrate; none: built-in defaults; empty: the default location");
 }
 
 namespace {

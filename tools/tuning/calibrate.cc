@@ -108,7 +108,7 @@ std::string MeasuredTable(int nranks, const cost_model::HostCosts& costs, const 
 
 void Calibrate(const CalibrateOptions& options) {
   const std::string path = options.output.empty() ? tuner::DefaultCalibrationPath() : options.output;
-  if (path.empty()) Throw(tuttiInvalidArgument, "there is no home directory; say where to write with --output");
+  if (path.empty()) Throw(tuttiInvalidArgument, "neither XDG_CACHE_HOME nor HOME is set; give the file with --output");
   tuner::Calibration calibration;
   calibration.costs =
       FromLimits(bench::MeasureLimits([](const std::string& what) { fmt::print(stderr, "measuring {}\n", what); }));
@@ -125,14 +125,16 @@ void Calibrate(const CalibrateOptions& options) {
 }  // namespace
 
 void AddCalibrate(CLI::App& app) {
-  auto* const command =
-      app.add_subcommand("calibrate", "measure this machine for the selector, and save it where later runs look");
+  auto* const command = app.add_subcommand(
+      "calibrate", "measure this machine for the selector, and save the result where later runs find it");
   const auto options = std::make_shared<CalibrateOptions>();
-  command->add_option("--ranks", options->ranks, "numbers of ranks for which all candidates are timed")
+  command->add_option("--ranks", options->ranks, "numbers of ranks for which to time all candidates")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--output", options->output, "file; default: ~/.cache/tutti/HOST.json");
-  command->add_option("--repetitions", options->repetitions, "interleaved; their interquartile mean counts")
+  command->add_option("--output", options->output, "file to write; default: ~/.cache/tutti/HOST.json");
+  command
+      ->add_option("--repetitions", options->repetitions,
+                   "number of interleaved repetitions; their interquartile mean is used")
       ->capture_default_str();
   command->add_option("--loop-ms", options->loop_ms, "length of one timed loop")->capture_default_str();
   command->callback([options] { Calibrate(*options); });

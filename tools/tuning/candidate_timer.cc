@@ -216,7 +216,7 @@ void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options)
   for (int rank = 0; rank < options.nranks; ++rank) {
     const pid_t child = fork();
     if (child == 0) Live(rank, cells, options, shared, results);
-    if (child < 0) Throw(tuttiSystemError, "cannot fork rank {}: {}", rank, std::strerror(errno));
+    if (child < 0) Throw(tuttiSystemError, "cannot fork rank {}: {}", rank, ErrnoText(errno));
     children.push_back(child);
   }
   bool failed = false;
@@ -225,7 +225,8 @@ void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options)
     waitpid(child, &status, 0);
     failed = failed || status != 0;
   }
-  if (failed) Throw(tuttiInternalError, "a rank failed: {}", shared.reason[0] != 0 ? shared.reason : "it died");
+  if (failed)
+    Throw(tuttiInternalError, "a rank failed: {}", shared.reason[0] != 0 ? shared.reason : "its process died");
   for (std::size_t c = 0; c < cells.size(); ++c) {
     for (std::size_t i = 0; i < cells[c].candidates.size(); ++i) {
       std::vector<double> slowest;

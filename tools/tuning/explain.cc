@@ -65,14 +65,15 @@ void ExplainOne(const ExplainOptions& options) {
 
 void AddExplain(CLI::App& app) {
   auto* const command =
-      app.add_subcommand("explain", "every candidate for a call with its predicted time, and why one wins");
+      app.add_subcommand("explain", "list every candidate for a call with its predicted time, and explain the choice");
   const auto options = std::make_shared<ExplainOptions>();
   command->add_option("collective", options->collective, "all_reduce, reduce_scatter, ...");
-  command->add_option("size", options->size, "8, 64K, 1M; left out: print the whole table as JSON, for TUTTI_TABLE");
+  command->add_option("size", options->size,
+                      "size: 8, 64K, 1M; if omitted, print the whole table as JSON, for TUTTI_TABLE");
   AddTargetOptions(*command, options->target);
-  command->add_option("--algo", options->algorithm, "force, as TUTTI_ALGO does");
-  command->add_flag("--low-precision", options->low_precision, "a type that is rounded when it travels");
-  command->add_flag("--deterministic", options->deterministic, "as TUTTI_DETERMINISTIC");
+  command->add_option("--algo", options->algorithm, "algorithms to force, like TUTTI_ALGO");
+  command->add_flag("--low-precision", options->low_precision, "a low-precision type, whose partial sums are rounded");
+  command->add_flag("--deterministic", options->deterministic, "deterministic mode, like TUTTI_DETERMINISTIC");
   command->callback([options] { ExplainOne(*options); });
 }
 

@@ -84,15 +84,17 @@ void Judge(const JudgeOptions& options) {
 
 void AddJudge(CLI::App& app) {
   auto* const command =
-      app.add_subcommand("judge", "time every candidate here, and say how good the selector's choices are");
+      app.add_subcommand("judge", "time every candidate on this machine, and rate the selector's choices");
   const auto options = std::make_shared<JudgeOptions>();
   command->add_option("--ranks", options->ranks, "numbers of ranks")->delimiter(',')->capture_default_str();
   command->add_option("--sizes", options->sizes, "bytes of a rank's larger buffer: 8, 64K, 1M")->delimiter(',');
-  command->add_option("--repetitions", options->repetitions, "interleaved; their interquartile mean counts")
+  command
+      ->add_option("--repetitions", options->repetitions,
+                   "number of interleaved repetitions; their interquartile mean is used")
       ->capture_default_str();
   command->add_option("--loop-ms", options->loop_ms, "length of one timed loop")->capture_default_str();
   command->add_option("--calibration", options->calibration,
-                      "file of tutti calibrate; none: defaults; empty: the usual place");
+                      "file written by tutti calibrate; none: built-in defaults; empty: the default location");
   command->add_flag("--all", options->all, "print every candidate");
   command->callback([options] { Judge(*options); });
 }

@@ -25,7 +25,7 @@ topology::HostDescription DescribeWithoutHwloc() {
   for (std::size_t core = 0; core < allowed.size() * kWordBits; ++core) {
     if ((allowed[core / kWordBits] >> core % kWordBits & 1U) != 0) cpu.cores.push_back(static_cast<int>(core));
   }
-  return {{std::move(cpu)}, {"without hwloc: one CPU assumed"}};
+  return {{std::move(cpu)}, {"built without hwloc: one CPU assumed"}};
 }
 
 topology::HostDescription DescribeCpus(const DetectOptions& options) {
@@ -42,7 +42,7 @@ void AddPciDevices(topology::HostDescription& host, const std::string& sysfs) {
     if (near == host.cpus.end()) {
       near = host.cpus.begin();
       if (host.cpus.size() > 1) {
-        host.notes.push_back(fmt::format("{}: its NUMA node, {}, is not among those to be used: NUMA{} assumed",
+        host.notes.push_back(fmt::format("{}: its NUMA node, {}, is not among the nodes in use: NUMA{} assumed",
                                          root.place.bus_id, root.numa, near->numa));
       }
     }

@@ -153,10 +153,10 @@ topology::HostDescription DescribeByHwlocXml(const std::string& path) {
   if (topology == nullptr) Throw(tuttiSystemError, "hwloc_topology_init failed");
   hwloc_topology_set_io_types_filter(topology.get(), HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   if (hwloc_topology_set_xml(topology.get(), path.c_str()) != 0 || hwloc_topology_load(topology.get()) != 0) {
-    Throw(tuttiInvalidArgument, "{}: hwloc cannot read this as its XML", path);
+    Throw(tuttiInvalidArgument, "{}: hwloc cannot read this file as hwloc XML", path);
   }
   topology::HostDescription host = Describe(topology.get());
-  if (host.cpus.empty()) Throw(tuttiInvalidArgument, "{}: no NUMA node with processors", path);
+  if (host.cpus.empty()) Throw(tuttiInvalidArgument, "{}: it has no NUMA node with processors", path);
   return host;
 }
 
@@ -164,7 +164,7 @@ topology::HostDescription DescribeByHwlocSynthetic(const std::string& text) {
   const Topology topology = NewTopology();
   if (topology == nullptr) Throw(tuttiSystemError, "hwloc_topology_init failed");
   if (hwloc_topology_set_synthetic(topology.get(), text.c_str()) != 0 || hwloc_topology_load(topology.get()) != 0) {
-    Throw(tuttiInvalidArgument, "{}: hwloc does not understand this as a synthetic topology", Quoted(text));
+    Throw(tuttiInvalidArgument, "{}: hwloc does not accept this as a synthetic topology", Quoted(text));
   }
   return Describe(topology.get());
 }

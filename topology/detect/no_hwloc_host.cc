@@ -9,11 +9,11 @@ bool HasHwloc() { return false; }
 std::optional<topology::HostDescription> DescribeThisByHwloc() { return std::nullopt; }
 
 topology::HostDescription DescribeByHwlocXml(const std::string& path) {
-  Throw(tuttiInvalidArgument, "{}: this build has no hwloc, which reads such files", path);
+  Throw(tuttiInvalidArgument, "{}: this build has no hwloc, which is needed to read such files", path);
 }
 
 topology::HostDescription DescribeByHwlocSynthetic(const std::string& /*text*/) {
-  Throw(tuttiInvalidArgument, "this build has no hwloc, which makes up machines");
+  Throw(tuttiInvalidArgument, "this build has no hwloc, which is needed for synthetic machines");
 }
 
 }  // namespace tutti::detect

@@ -213,7 +213,7 @@ class Assembly {
     const auto found = gpu_at_.find(link.bus_id);
     if (found == gpu_at_.end()) {
       host_.notes.push_back(
-          fmt::format("{}: {} NVLinks to {}, which is no GPU here: ignored", name, link.count, link.bus_id));
+          fmt::format("{}: {} NVLinks to {}, which is not a GPU of this host: ignored", name, link.count, link.bus_id));
       return kUnknown;
     }
     if (found->second == gpu.index) {
@@ -230,8 +230,8 @@ class Assembly {
     const bool both_are_gpus = a.kind == DeviceKind::gpu && b.kind == DeviceKind::gpu;
     if (both_are_gpus && low != high) {
       host_.notes.push_back(
-          fmt::format("{} and {} disagree about the NVLinks between them ({} and {} GB/s): the {} taken", a.name,
-                      b.name, told[0], told[1], low == 0 ? "one told is" : "fewer are"));
+          fmt::format("{} and {} disagree about the NVLinks between them ({} and {} GB/s): the {} used", a.name, b.name,
+                      told[0], told[1], low == 0 ? "nonzero value is" : "smaller value is"));
     }
     const bool leg = a.kind == DeviceKind::nvswitch || b.kind == DeviceKind::nvswitch;
     system_.Join(pair.first, pair.second, LinkKind::nvlink, RoundedBandwidth(low == 0 ? high : low),

@@ -127,8 +127,8 @@ void AssumeSpeed(const PciDescription& place, PortDescription& port, Assumptions
   if (port.speed_gbit != 0) return;
   port.speed_gbit = PortSpeedGbit(place.slot.speed_gts, place.slot.width);
   notes.Add(port.name.empty() ? place.bus_id : port.name,
-            fmt::format("speed not told, {} Gbit/s assumed{}", port.speed_gbit,
-                        place.slot.speed_gts != 0 ? " as its slot can feed" : ""));
+            fmt::format("speed unknown, {} Gbit/s assumed{}", port.speed_gbit,
+                        place.slot.speed_gts != 0 ? ", the speed of its slot" : ""));
 }
 
 std::vector<NvlinkDescription> Mesh(const std::vector<PciDescription*>& gpus, const PciDescription* self, int nvlinks) {
@@ -155,7 +155,7 @@ void AssumeNvlinks(HostDescription& host) {
   const bool switched = gpus.size() == kGpusOfSwitchedBoard;
   const bool mesh = gpus.size() == kGpusOfMeshBoard;
   if (!equal || known->nvlinks == 0 || (!switched && !mesh)) {
-    host.notes.emplace_back("NVLinks not told: none assumed");
+    host.notes.emplace_back("NVLinks unknown: none assumed");
     return;
   }
   for (auto* place : gpus) {
@@ -165,7 +165,7 @@ void AssumeNvlinks(HostDescription& host) {
       place->gpu->nvlinks = Mesh(gpus, place, known->nvlinks);
     }
   }
-  host.notes.push_back(fmt::format("NVLinks not told: {} {} assumed to be joined by {} NVLinks each{}", gpus.size(),
+  host.notes.push_back(fmt::format("NVLinks unknown: {} {} assumed to be joined by {} NVLinks each{}", gpus.size(),
                                    known->name, known->nvlinks, switched ? " through NVSwitches" : ""));
 }
 
@@ -190,7 +190,7 @@ void CompleteFrom(HostDescription& host, const HostDescription& detected) {
     if (!place.is_end()) {
       place.gpu = real.gpu;
       place.ports = real.ports;
-      if (place.is_end()) notes.Add(place.bus_id, "completed with what was detected");
+      if (place.is_end()) notes.Add(place.bus_id, "completed with the detected hardware");
     } else if (place.gpu && real.gpu) {
       Fill(place.gpu->number, real.gpu->number, kUnknown);
       Fill(place.gpu->sm, real.gpu->sm, 0);
@@ -221,15 +221,15 @@ void CompleteByDefaults(HostDescription& host) {
     } else if (leaf && MayBePort(place.slot)) {
       AssumePort(place, notes);
     } else if (leaf && !IsKnown(place.slot)) {
-      notes.Add(place.bus_id, "neither class nor device told: left out");
+      notes.Add(place.bus_id, "class and device unknown: left out");
     }
     if (place.slot.speed_gts == 0 && (place.is_end() || !place.children.empty()) && !place.bus_id.empty()) {
-      notes.Add(place.bus_id, fmt::format("PCI speed not told, {} GT/s assumed", kPciDefaultSpeedGts));
+      notes.Add(place.bus_id, fmt::format("PCI speed unknown, {} GT/s assumed", kPciDefaultSpeedGts));
     }
     for (auto& port : place.ports) AssumeSpeed(place, port, notes);
   });
   for (const auto& cpu : host.cpus) {
-    if (cpu.arch.empty()) notes.Add(fmt::format("NUMA{}", cpu.numa), "CPU not told: the slowest socket link assumed");
+    if (cpu.arch.empty()) notes.Add(fmt::format("NUMA{}", cpu.numa), "CPU unknown: the slowest socket link assumed");
   }
   notes.AppendTo(host.notes);
   AssumeNvlinks(host);

@@ -152,14 +152,14 @@ void CheckSearchable(const System& system) {
   std::set<double> bandwidths;
   for (const Link& link : system.links) bandwidths.insert(link.bandwidth);
   if (const auto gpus = system.All(DeviceKind::gpu).size(); gpus > kMostEnds) {
-    Throw(tuttiInvalidArgument, "{} GPUs are more than can be searched for rings; {} is the most", gpus, kMostEnds);
+    Throw(tuttiInvalidArgument, "{} GPUs are too many for the ring search; the limit is {}", gpus, kMostEnds);
   }
   const auto of = [](const auto& container) { return static_cast<double>(container.size()); };
   const double work = of(system.devices) * (of(system.devices) + of(system.links)) * of(bandwidths);
   if (work <= kMostPathWork) return;
   Throw(tuttiInvalidArgument,
-        "{} devices with {} links of {} different bandwidths are more than can be searched for paths: their product is "
-        "{:.2g}, and {:.2g} is the most",
+        "{} devices with {} links of {} different bandwidths are too many for the path search: their product is "
+        "{:.2g}, and the limit is {:.2g}",
         system.devices.size(), system.links.size(), bandwidths.size(), work, kMostPathWork);
 }
 

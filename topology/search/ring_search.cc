@@ -137,7 +137,7 @@ std::vector<std::vector<int>> RingsAcross(const topology::System& system, const 
   for (int host = 0; host < system.hosts(); ++host) {
     const std::vector<int> ends = topology::RingEnds(system, host);
     if (ends.size() != model.size()) {
-      Throw(tuttiInvalidArgument, "rings over hosts need hosts of one kind, but host 0 has {} GPUs and host {} has {}",
+      Throw(tuttiInvalidArgument, "rings over hosts need identical hosts, but host 0 has {} GPUs and host {} has {}",
             model.size(), host, ends.size());
     }
     for (std::size_t r = 0; r < across.size(); ++r) {

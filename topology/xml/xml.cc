@@ -38,7 +38,7 @@ constexpr int kClassPowerBridge = 0x068001;  // NVLink's bridge into a POWER CPU
 std::string BusId(const XmlElement& element, const char* attribute) {
   std::string bus_id = topology::CanonicalBusId(element.RequiredText(attribute));
   if (bus_id.empty()) {
-    element.Refuse("<{}> has {} that is no PCI bus id (like 0000:10:1c.0)", element.name(), attribute);
+    element.Refuse("<{}> has {} that is not a PCI bus id (like 0000:10:1c.0)", element.name(), attribute);
   }
   return bus_id;
 }
@@ -57,7 +57,7 @@ class Reader {
 
   std::vector<topology::HostDescription> Read() {
     const XmlElement root = document_.root();
-    if (root.name() != "system") root.Refuse("the root is <{}>; a topology's is <system>", root.name());
+    if (root.name() != "system") root.Refuse("the root element is <{}>, but a topology needs <system>", root.name());
     root.Integer("version", 1, 1, 1);
     for (const auto& child : root.children()) {
       if (child.name() == "cpu") {
@@ -66,7 +66,7 @@ class Reader {
         Ignore(child, HostOf(root));
       }
     }
-    if (hosts_.empty()) root.Refuse("a <system> without any <cpu>");
+    if (hosts_.empty()) root.Refuse("<system> has no <cpu>");
     return std::move(hosts_);
   }
 
@@ -137,7 +137,7 @@ class Reader {
       std::uint32_t word = 0;
       const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), word, kHex);
       if (status != std::errc() || end != text.data() + text.size()) {
-        element.Refuse("affinity is no list of 32-bit words in hexadecimal, like 000000ff,ffff0000");
+        element.Refuse("affinity is not a list of 32-bit words in hexadecimal, like 000000ff,ffff0000");
       }
       for (int bit = 0; bit < kWordBits; ++bit) {
         if ((word >> bit & 1U) != 0) cores.push_back(static_cast<int>(i) * kWordBits + bit);
@@ -160,7 +160,7 @@ class Reader {
     slot.subsystem_vendor = static_cast<int>(element.Integer("subsystem_vendor", 0, kMax16Bits, 0));
     slot.subsystem_device = static_cast<int>(element.Integer("subsystem_device", 0, kMax16Bits, 0));
     const auto speed = topology::ParsePciSpeed(element.Text("link_speed"));
-    if (!speed) element.Refuse("link_speed is none of 2.5, 5, 8, 16, 32 and 64 GT/s");
+    if (!speed) element.Refuse("link_speed must be 2.5, 5, 8, 16, 32 or 64 GT/s");
     slot.speed_gts = *speed;
     slot.width = static_cast<int>(element.Integer("link_width", 0, kUnknownWidth, 0));
     if (slot.width == kUnknownWidth) slot.width = 0;
@@ -190,7 +190,7 @@ class Reader {
 
   void ReadEnd(const XmlElement& element, topology::PciDescription& place, topology::HostDescription& host) {
     if (element.name() == "gpu") {
-      if (place.gpu) element.Refuse("a second <gpu> at the same place");
+      if (place.gpu) element.Refuse("more than one <gpu> at the same place");
       place.gpu = ReadGpu(element, host);
     } else if (element.name() == "nic") {
       for (const auto& child : element.children()) {

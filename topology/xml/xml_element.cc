@@ -30,7 +30,7 @@ bool IsControl(char c) {
 
 XmlDocument::XmlDocument(std::string_view text, std::string name) : text_(text), name_(std::move(name)) {
   if (text.size() > kMaxXmlBytes) {
-    Throw(tuttiInvalidArgument, "{}: {} bytes; a topology file may have {}", name_, text.size(), kMaxXmlBytes);
+    Throw(tuttiInvalidArgument, "{}: {} bytes; the limit for a topology file is {}", name_, text.size(), kMaxXmlBytes);
   }
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\n') line_ends_.push_back(i);
@@ -98,13 +98,13 @@ void XmlDocument::CheckAttribute(pugi::xml_node node, pugi::xml_attribute attrib
   // They may also be written as &#27;.
   if (!IsPrintable(value)) {
     Refuse(node.offset_debug(),
-           fmt::format("{} has a control character, or bytes that are no UTF-8", attribute.name()));
+           fmt::format("{} has a control character, or bytes that are not UTF-8", attribute.name()));
   }
 }
 
 XmlElement XmlDocument::root() const {
   const auto root = document_.document_element();
-  if (!root) Refuse(0, "no element at all");
+  if (!root) Refuse(0, "the file has no element");
   return {*this, root};
 }
 
@@ -150,7 +150,7 @@ long long XmlElement::Integer(const char* attribute, long long low, long long hi
     Refuse("<{}> has {}={}, which must be from {} to {}", name(), attribute, Quoted(whole), low, high);
   }
   if (status != std::errc() || end != digits.data() + digits.size()) {
-    Refuse("<{}> has {}={}, which is no whole number", name(), attribute, Quoted(whole));
+    Refuse("<{}> has {}={}, which is not a whole number", name(), attribute, Quoted(whole));
   }
   return value;
 }
@@ -166,7 +166,7 @@ double XmlElement::Number(const char* attribute, double low, double high, double
   double value = 0;
   const auto [end, status] = std::from_chars(whole.data(), whole.data() + whole.size(), value);
   if (status != std::errc() || end != whole.data() + whole.size() || !std::isfinite(value)) {
-    Refuse("<{}> has {}={}, which is no number", name(), attribute, Quoted(whole));
+    Refuse("<{}> has {}={}, which is not a number", name(), attribute, Quoted(whole));
   }
   if (value < low || value > high) {
     Refuse("<{}> has {}={}, which must be from {} to {}", name(), attribute, Quoted(whole), low, high);

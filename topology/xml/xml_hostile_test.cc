@@ -45,10 +45,10 @@ TEST(HostileTopology, NotXml) {
   ExpectRefused("hello", "bad.xml:1: ");
   ExpectRefused("<system version=\"1\">\n<cpu>\n</system>", "bad.xml:3: ");
   ExpectRefused(std::string("<system>\n\0</system>", 19), "bad.xml:2: a control character, 0x00");
-  ExpectRefused("<graph/>", "the root is <graph>");
+  ExpectRefused("<graph/>", "the root element is <graph>");
   ExpectRefused("<system version=\"2\"><cpu/></system>", "version=\"2\", which must be from 1 to 1");
-  ExpectRefused("<system version=\"1\"/>", "without any <cpu>");
-  ExpectRefused(Repeat(" ", 9 << 20), "a topology file may have");
+  ExpectRefused("<system version=\"1\"/>", "<system> has no <cpu>");
+  ExpectRefused(Repeat(" ", 9 << 20), "the limit for a topology file");
 }
 
 TEST(HostileTopology, EntityBombsAndDepth) {
@@ -84,22 +84,22 @@ TEST(HostileTopology, TooMany) {
 
 TEST(HostileTopology, AttributesAbsentTwiceOrWrong) {
   ExpectRefused(InCpu("<pci class=\"0x030200\"/>"), "bad.xml:3: <pci> has no busid");
-  ExpectRefused(InCpu("<pci busid=\"one\"/>"), "no PCI bus id");
+  ExpectRefused(InCpu("<pci busid=\"one\"/>"), "not a PCI bus id");
   ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" busid=\"0000:02:00.0\"/>"), "two attributes busid");
-  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" class=\"gpu\"/>"), "class=\"gpu\", which is no whole number");
+  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" class=\"gpu\"/>"), "class=\"gpu\", which is not a whole number");
   ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" class=\"0x1ffffffffffffffffff\"/>"), "must be from 0 to 16777215");
-  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" link_speed=\"fast\"/>"), "link_speed is none of");
-  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" link_speed=\"-8 GT/s\"/>"), "link_speed is none of");
-  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" link_speed=\"8 furlongs\"/>"), "link_speed is none of");
+  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" link_speed=\"fast\"/>"), "link_speed must be");
+  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" link_speed=\"-8 GT/s\"/>"), "link_speed must be");
+  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" link_speed=\"8 furlongs\"/>"), "link_speed must be");
   ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" link_width=\"64\"/>"), "at most 32 lanes");
   ExpectRefused(InCpu("<gpu sm=\"-80\"/>"), "sm=\"-80\", which must be from 0");
-  ExpectRefused(InCpu("<gpu sm=\"\"/>"), "no whole number");
+  ExpectRefused(InCpu("<gpu sm=\"\"/>"), "not a whole number");
   ExpectRefused(InCpu("<gpu sm=\"80\" gdr=\"yes\"/>"), "gdr=\"yes\"");
   ExpectRefused(InCpu("<gpu sm=\"80\x1b\"/>"), "bad.xml:3: a control character, 0x1b");
   ExpectRefused(InCpu("<nic><net name=\"&#27;[2J\"/></nic>"), "name has a control character");
   ExpectRefused(InCpu("<nic><net name=\"&#155;2J\"/></nic>"), "name has a control character");
   ExpectRefused(InCpu("<nic><net name=\"a&#10;b\"/></nic>"), "name has a control character");
-  ExpectRefused(InCpu("<nic><net name=\"\xff\"/></nic>"), "no UTF-8");
+  ExpectRefused(InCpu("<nic><net name=\"\xff\"/></nic>"), "not UTF-8");
   ExpectRefused(InCpu("<a\xff/>"), "a\\xff");
   ExpectRefused(InCpu("<a b\xc2\x9b=\"1\"/>"), "b\\xc2\\x9b");
   ExpectRefused(InCpu("<gpu sm=\"80\xc3\xa9\"/>"), "80\xc3\xa9");
@@ -107,7 +107,7 @@ TEST(HostileTopology, AttributesAbsentTwiceOrWrong) {
                 "name has more than 4096 characters");
   ExpectRefused(InCpu("<" + std::string(100, 'x') + "/>"), "an element whose name has more than 64");
   ExpectRefused(InCpu("<nic><net speed=\"99999999999999999999\"/></nic>"), "speed=");
-  ExpectRefused(InCpu("<nic><net latency=\"nan\"/></nic>"), "no number");
+  ExpectRefused(InCpu("<nic><net latency=\"nan\"/></nic>"), "not a number");
   ExpectRefused(InCpu("<nic><net latency=\"-1\"/></nic>"), "must be from 0");
   ExpectRefused("<system><cpu affinity=\"ff,xyz\"/></system>", "affinity");
   ExpectRefused("<system><cpu affinity=\"ff,1ffffffff\"/></system>", "affinity");
@@ -122,7 +122,7 @@ TEST(HostileTopology, DevicesTwice) {
   ExpectRefused(InCpu("<gpu rank=\"1\"/><gpu rank=\"1\"/>"), "rank 1 occurs twice");
   ExpectRefused(InCpu("<nic><net dev=\"0\"/><net dev=\"0\"/></nic>"), "net dev 0 occurs twice");
   ExpectRefused("<system><cpu numaid=\"1\"/><cpu numaid=\"1\"/></system>", "numaid 1 occurs twice");
-  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\"><gpu/><gpu/></pci>"), "a second <gpu>");
+  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\"><gpu/><gpu/></pci>"), "more than one <gpu>");
   ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\"><gpu/><pci busid=\"0000:02:00.0\"/></pci>"),
                 "more than one of GPU, network card and bridge");
   ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\"><gpu/><nic><net/></nic></pci>"),
@@ -133,7 +133,7 @@ TEST(HostileTopology, Nvlinks) {
   ExpectRefused(InGpu("<nvlink target=\"0000:02:00.0\"/>"), "bad.xml:5: <nvlink> has no count");
   ExpectRefused(InGpu("<nvlink count=\"1\"/>"), "<nvlink> has no target");
   ExpectRefused(InGpu("<nvlink target=\"0000:02:00.0\" count=\"-1\"/>"), "count=\"-1\"");
-  ExpectRefused(InGpu("<nvlink target=\"../../etc\" count=\"1\"/>"), "no PCI bus id");
+  ExpectRefused(InGpu("<nvlink target=\"../../etc\" count=\"1\"/>"), "not a PCI bus id");
 }
 
 TEST(HostileTopology, AbsentAndEndlessFiles) {

@@ -147,18 +147,18 @@ TEST(TopologyXml, PartialFilesAreCompletedFromIdsAndSlots) {
   }
   for (std::size_t i = 0; i < full.links.size(); ++i) EXPECT_EQ(p4d.system.links[i].bandwidth, full.links[i].bandwidth);
   EXPECT_TRUE(AnyNote(p4d, "8 A100 SXM4 40 GB assumed to be joined by 12 NVLinks each through NVSwitches"));
-  EXPECT_TRUE(AnyNote(p4d, "100 Gbit/s assumed as its slot can feed"));
+  EXPECT_TRUE(AnyNote(p4d, "100 Gbit/s assumed, the speed of its slot"));
 
   const auto ndv4 = Load("azure_ndv4-topo");  // no ids, only classes: numbers by bus id, as others completed it
   const auto ndv4_full = Load("azure_ndv4_full").system;
   for (std::size_t i = 0; i < ndv4.system.devices.size() - 1; ++i) {
     EXPECT_EQ(ndv4.system.devices[i].number, ndv4_full.devices[i].number);
   }
-  EXPECT_TRUE(AnyNote(ndv4, "NVLinks not told: none assumed"));
+  EXPECT_TRUE(AnyNote(ndv4, "NVLinks unknown: none assumed"));
 
   const auto g5 = Load("aws_g5.48xl");  // bus ids and nothing else
   EXPECT_EQ(Count(g5.system, topology::DeviceKind::gpu), 0);
-  EXPECT_TRUE(AnyNote(g5, "0000:00:16.0, 0000:00:17.0, 0000:00:18.0, ... (9 in all): neither class nor device told"));
+  EXPECT_TRUE(AnyNote(g5, "0000:00:16.0, 0000:00:17.0, 0000:00:18.0, ... (9 in all): class and device unknown"));
 }
 
 TEST(TopologyXml, PartialFilesAreCompletedFromDetection) {
@@ -180,7 +180,7 @@ TEST(TopologyXml, PartialFilesAreCompletedFromDetection) {
   ASSERT_EQ(Count(file.system, topology::DeviceKind::nic), 1);
   EXPECT_EQ(file.system.devices[file.system.All(topology::DeviceKind::nic).front()].name, "efa0");
   EXPECT_EQ(file.system.devices.front().vendor, "AuthenticAMD");
-  EXPECT_TRUE(AnyNote(file, "0000:00:16.0, 0000:00:15.0 (2 in all): completed with what was detected"));
+  EXPECT_TRUE(AnyNote(file, "0000:00:16.0, 0000:00:15.0 (2 in all): completed with the detected hardware"));
 }
 
 TEST(TopologyXml, NvlinksToItselfAndToStrangersAreNoted) {
@@ -190,7 +190,7 @@ TEST(TopologyXml, NvlinksToItselfAndToStrangersAreNoted) {
       "<system><cpu><pci busid='0000:01:00.0'><gpu dev='0' sm='80'><nvlink target='0000:99:00.0' count='2' "
       "tclass='0x030200'/></gpu></pci></cpu></system>",
       "test");
-  EXPECT_TRUE(AnyNote(file, "0000:99:00.0, which is no GPU here"));
+  EXPECT_TRUE(AnyNote(file, "0000:99:00.0, which is not a GPU of this host"));
   EXPECT_EQ(NvlinkOf(file.system, 1), 0);
 }
 

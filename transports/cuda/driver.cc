@@ -30,7 +30,7 @@ struct Loaded {
       return;
     }
     if (const auto result = driver.cuInit(0); result != kCuSuccess) {
-      why = fmt::format("the CUDA driver does not start (cuInit: {})", Phrase(result));
+      why = fmt::format("the CUDA driver cannot be initialised (cuInit: {})", Phrase(result));
       return;
     }
     driver.cuDriverGetVersion(&driver.version);
@@ -105,7 +105,7 @@ const Loaded& TheDriver() {
 std::string WhyTooOld(const CudaDriver& driver, int needed) {
   if (driver.version >= needed) return "";
   constexpr int kMajor = 1000, kMinor = 10;
-  return fmt::format("the CUDA driver is of CUDA {}.{}, and {}.{} or later is needed: update the driver",
+  return fmt::format("the CUDA driver supports CUDA {}.{}, but {}.{} or later is needed: update the driver",
                      driver.version / kMajor, driver.version % kMajor / kMinor, needed / kMajor,
                      needed % kMajor / kMinor);
 }

@@ -73,9 +73,11 @@ std::byte* OpenedMemory::Part(std::uint64_t offset, std::uint64_t bytes) const {
   const CurrentDevice current(driver, device_->context());
   std::size_t size = 0;
   if (driver.cuMemGetAddressRange(nullptr, &size, reinterpret_cast<CuPointer>(data_)) != kCuSuccess) {
-    Log(Subject::transport, "the driver does not tell the size of memory of another process: its owner is believed");
+    Log(Subject::transport,
+        "the driver does not report the size of another process's memory: its owner's figure is trusted");
   } else if (offset > size || bytes > size - offset) {
-    Throw(tuttiInternalError, "{} bytes from byte {} on are offered of an allocation of {} bytes", bytes, offset, size);
+    Throw(tuttiInternalError, "a peer offered {} bytes from byte {} of an allocation that has {} bytes", bytes, offset,
+          size);
   }
   return data_ + offset;
 }
@@ -176,7 +178,8 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fa
   MakeEnds();
   all_gather({});  // no rank's kernel begins before every rank's memory is zeroed and reached
   Log(Subject::init, "rank {}: device {}, {} B of its memory lent to peers, {} ranks share a launch{}", rank_,
-      device.ordinal(), layout_.bytes(), fused_.size(), all_meet ? "" : "; some pairs of devices meet in host memory");
+      device.ordinal(), layout_.bytes(), fused_.size(),
+      all_meet ? "" : "; some pairs of devices exchange data through host memory");
 }
 
 // Compares which ranks of a host reach each other. If one rank of a pair cannot reach the other, neither does.
@@ -186,7 +189,8 @@ void DeviceFabric::CompareReach(const shm::AllGather& all_gather) {
   const auto theirs = all_gather(reached);
   reach_.assign(peers_.size(), std::vector<bool>(peers_.size(), true));
   for (std::size_t a = 0; a < peers_.size(); ++a) {
-    if (theirs[a].size() != peers_.size()) Throw(tuttiInternalError, "rank {} sent a malformed reach", a);
+    if (theirs[a].size() != peers_.size())
+      Throw(tuttiInternalError, "rank {} sent a malformed list of reachable devices", a);
     for (std::size_t b = 0; b < peers_.size(); ++b) {
       const bool same_host = shm_.hosts().SameHost(static_cast<int>(a), static_cast<int>(b));
       if (same_host && theirs[a][b] == std::byte{0}) reach_[a][b] = reach_[b][a] = false;
@@ -212,7 +216,8 @@ void DeviceFabric::ReachPeers(const std::vector<Introduction>& all) {
       if (!same_device) peer.gpu = std::make_unique<CudaDevice>(device_.driver(), theirs.ordinal);
       if (same_device || device_.Reaches(*peer.gpu)) {
         peer.shared = r == rank_ ? memory_ : shm::FindOffer<CudaMemory>(theirs.memory, r);
-        if (peer.shared == nullptr) Throw(tuttiRemoteError, "rank {} of this process left while GPUs met", r);
+        if (peer.shared == nullptr)
+          Throw(tuttiRemoteError, "rank {} of this process left while the ranks connected their GPUs", r);
         peer.device = peer.shared->data();
       }
       continue;

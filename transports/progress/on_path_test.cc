@@ -164,7 +164,7 @@ class OnPath : public ::testing::Test {
   }
   void ExpectRefusal(std::size_t rank) {
     ASSERT_TRUE(ranks_->Until([&] { return !ranks_->heard[rank].broken.empty(); }));
-    EXPECT_NE(ranks_->heard[rank].broken.find("somebody on the way changes or injects data"), std::string::npos)
+    EXPECT_NE(ranks_->heard[rank].broken.find("something between the hosts changes or injects data"), std::string::npos)
         << ranks_->heard[rank].broken;
   }
 

@@ -62,7 +62,7 @@ std::optional<std::string> SilenceWatch::Look(std::optional<std::uint32_t> ms,
     calls_.clear();
     return std::nullopt;
   }
-  const auto nothing = fmt::format("its system has answered nothing for {} ms", *ms);
+  const auto nothing = fmt::format("its host has not answered for {} ms", *ms);
   if (*ms > 2 * silence.count() + kPatience.count()) return nothing;
   if (trusted_ && !trusted_->Passed()) return std::nullopt;
   if (!calling()) Call(addresses, Deadline::After(std::min<Deadline::Milliseconds>(kPatience, silence / 2)));

@@ -48,10 +48,9 @@ TEST(SilenceWatch, GivesUpWhoseTimeHasPassed) {
   EXPECT_EQ(LookUntilDecided(another, {closed, net::LocalAddress(listener)}), std::nullopt)
       << "by one of its addresses";
   // By then a TCP retransmission would have been answered.
-  EXPECT_EQ(another.Look(5'001, {net::LocalAddress(listener)}, kSilence),
-            "its system has answered nothing for 5001 ms");
+  EXPECT_EQ(another.Look(5'001, {net::LocalAddress(listener)}, kSilence), "its host has not answered for 5001 ms");
   SilenceWatch nowhere;
-  EXPECT_EQ(LookUntilDecided(nowhere, {}), "its system has answered nothing for 2100 ms");
+  EXPECT_EQ(LookUntilDecided(nowhere, {}), "its host has not answered for 2100 ms");
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ std::pair<sockaddr_un, socklen_t> AbstractAddress(const Invitation& invitation) 
 
 FileDescriptor UnixSocket() {
   FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) ThrowErrno("creating a Unix socket");
+  if (!socket) ThrowErrno("cannot create a Unix socket");
   return socket;
 }
 
@@ -68,12 +68,12 @@ DescriptorDoor::DescriptorDoor(std::vector<int> expected)
   const auto [address, length] = AbstractAddress(invitation_);
   if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
       listen(listener_.get(), SOMAXCONN) != 0) {
-    ThrowErrno("listening on a Unix socket");
+    ThrowErrno("cannot listen on a Unix socket");
   }
   try {
     thread_ = std::make_unique<std::thread>(QuietThread(&DescriptorDoor::TakeIn, this));
   } catch (const std::system_error& error) {
-    ThrowSystem("cannot start the thread that takes in the ranks of this host", error.code().value());
+    ThrowSystem("cannot start the thread that accepts the ranks of this host", error.code().value());
   }
 }
 
@@ -110,7 +110,7 @@ void DescriptorDoor::TakeIn() {
       continue;
     }
     if (const auto user = net::UserOfUnixPeer(socket.get()); !user.taken()) {
-      Log(Subject::init, "a connection to this host's ranks was closed unheard: {}", user.why);
+      Log(Subject::init, "a connection to this host's ranks was closed without being read: {}", user.why);
       continue;
     }
     if (silent.size() == kMaxSilent) silent.pop_front();
@@ -130,14 +130,14 @@ void DescriptorDoor::Admit(FileDescriptor socket) {
 FileDescriptor Knock(const Invitation& invitation, int rank, int host, Deadline deadline) {
   const auto [address, length] = AbstractAddress(invitation);
   const auto too_late = [&](std::string_view why) {
-    Throw(tuttiTimeoutError, "rank {} of this host does not take in rank {}: {}", host, rank, why);
+    Throw(tuttiTimeoutError, "rank {} of this host does not accept rank {}: {}", host, rank, why);
   };
   for (;; std::this_thread::sleep_for(kPause)) {
     FileDescriptor socket = UnixSocket();
     if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
       if (errno == ECONNREFUSED) return {};
-      if (errno != EAGAIN && errno != EINTR) ThrowErrno(fmt::format("reaching rank {} over a Unix socket", host));
-      if (deadline.Passed()) too_late("others fill the queue before its socket");
+      if (errno != EAGAIN && errno != EINTR) ThrowErrno(fmt::format("cannot reach rank {} over a Unix socket", host));
+      if (deadline.Passed()) too_late("other connections fill the queue of its socket");
       continue;
     }
     if (const auto user = net::UserOfUnixPeer(socket.get()); !user.taken()) {
@@ -145,12 +145,12 @@ FileDescriptor Knock(const Invitation& invitation, int rank, int host, Deadline 
     }
     const Greeting greeting{invitation.token, rank};
     if (SendMessage(socket.get(), BytesOf(greeting), {}, deadline) == 0) {
-      if (!AwaitReadable(socket.get(), deadline)) too_late("it hangs");
+      if (!AwaitReadable(socket.get(), deadline)) too_late("it does not answer");
       std::uint32_t answer = 0;
       if (ReceiveMessage(socket.get(), RoomOf(answer)) == Received::message && answer == kWelcome) return socket;
     }
     // The connection was evicted to make room for others, or refused. If its process is gone, the next knock fails.
-    if (deadline.Passed()) too_late("it closes the connection");
+    if (deadline.Passed()) too_late("it keeps closing the connection");
   }
 }
 

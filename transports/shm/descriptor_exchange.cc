@@ -40,8 +40,8 @@ struct Letter {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   Throw(tuttiSystemError,
-        "this process cannot take the descriptors of its peers' shared memory: it may hold {}, and has used them up "
-        "(ulimit -n)",
+        "this process cannot receive the file descriptors of its peers' shared memory: it has used up its limit of {} "
+        "(raise it with ulimit -n)",
         limit.rlim_cur);
 }
 
@@ -59,14 +59,14 @@ class Line {
     const auto body = std::as_bytes(std::span<const Letter, 1>(&letter, 1));
     const int error = SendMessage(socket_.get(), body, fds, deadline_);
     gone_ = error == ECONNRESET || error == EPIPE || error == ENOTCONN;
-    if (error != 0 && !gone_) ThrowSystem(fmt::format("sending descriptors to rank {} of this host", peer_), error);
+    if (error != 0 && !gone_) ThrowSystem(fmt::format("cannot send descriptors to rank {} of this host", peer_), error);
   }
 
   // Empty if the other rank has gone.
   std::optional<Letter> Hear(std::vector<FileDescriptor>& fds) {
     if (gone_) return std::nullopt;
     if (!AwaitReadable(socket_.get(), deadline_)) {
-      Throw(tuttiTimeoutError, "rank {} of this host stopped exchanging shared memory: it hangs", peer_);
+      Throw(tuttiTimeoutError, "rank {} of this host stopped exchanging shared memory: it does not answer", peer_);
     }
     Letter letter;
     const auto received = ReceiveMessage(socket_.get(), std::as_writable_bytes(std::span<Letter, 1>(&letter, 1)), fds);
@@ -77,7 +77,7 @@ class Line {
   }
 
   [[noreturn]] void ThrowMalformed() const {
-    Throw(tuttiInternalError, "rank {} of this host sent something else than its shared memory", peer_);
+    Throw(tuttiInternalError, "rank {} of this host sent a malformed message instead of its shared memory", peer_);
   }
 
  private:
@@ -183,7 +183,7 @@ class Exchange {
   void Take(int rank, std::vector<FileDescriptor> fds) {
     const bool expected = std::binary_search(local_.begin(), local_.end(), rank) &&
                           !locality_.SameProcess(rank, locality_.rank) && taken_.insert(rank).second;
-    if (!expected) Throw(tuttiInternalError, "descriptors came for rank {}, which is not expected", rank);
+    if (!expected) Throw(tuttiInternalError, "received unexpected descriptors for rank {}", rank);
     take_(rank, std::move(fds));
   }
 
@@ -209,7 +209,8 @@ bool AnybodyNeedsIt(const Locality& locality) {
 
 void ExchangeDescriptors(const Locality& locality, std::span<const int> mine, const AllGather& all_gather,
                          Deadline deadline, const TakeDescriptors& take) {
-  if (mine.empty() || mine.size() > kMaxPerRank) Throw(tuttiInternalError, "{} descriptors to exchange", mine.size());
+  if (mine.empty() || mine.size() > kMaxPerRank)
+    Throw(tuttiInternalError, "cannot exchange {} descriptors", mine.size());
   if (!AnybodyNeedsIt(locality)) return;
   const auto local = locality.Local();
   const bool several =

@@ -32,7 +32,7 @@ std::uint64_t PidNamespace() {
 // system has none.
 FileDescriptor OwnPidfd() {
   FileDescriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
-  if (!pidfd && (errno == EMFILE || errno == ENFILE)) ThrowErrno("opening a descriptor of this process");
+  if (!pidfd && (errno == EMFILE || errno == ENFILE)) ThrowErrno("cannot open a descriptor of this process");
   return pidfd;
 }
 

@@ -21,7 +21,7 @@ std::vector<T> GatherValues(const AllGather& all_gather, const T& mine) {
   std::vector<T> values(all.size());
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].size() != sizeof(T))
-      Throw(tuttiInternalError, "rank {} sent {} bytes where {} belong", r, all[r].size(), sizeof(T));
+      Throw(tuttiInternalError, "rank {} sent {} bytes where {} are expected", r, all[r].size(), sizeof(T));
     std::memcpy(&values[r], all[r].data(), sizeof(T));
   }
   return values;

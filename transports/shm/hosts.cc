@@ -46,7 +46,7 @@ std::vector<int> Hosts::RanksWith(int rank) const {
 
 Hosts FindHosts(const AllGather& all_gather, int virtual_hosts) {
   struct stat network {};
-  if (stat("/proc/self/ns/net", &network) != 0) ThrowErrno("reading /proc/self/ns/net");
+  if (stat("/proc/self/ns/net", &network) != 0) ThrowErrno("cannot read /proc/self/ns/net");
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   auto kernels = GatherTexts(all_gather, boot);

@@ -24,7 +24,7 @@ constexpr mode_t kOwnerOnly = S_IRUSR | S_IWUSR;
 
 std::shared_ptr<Mapping> MapWhole(int fd, std::size_t bytes) {
   void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (base == MAP_FAILED) ThrowErrno(fmt::format("mapping {} bytes of shared memory", bytes));
+  if (base == MAP_FAILED) ThrowErrno(fmt::format("cannot map {} bytes of shared memory", bytes));
   return std::make_shared<Mapping>(static_cast<std::byte*>(base), bytes);
 }
 
@@ -32,8 +32,9 @@ std::shared_ptr<Mapping> MapWhole(int fd, std::size_t bytes) {
 void RequireFileSize(std::size_t bytes) {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur) return;
-  Throw(tuttiSystemError, "shared memory needs a file of {} bytes, and the limit of this process is {} (ulimit -f)",
-        bytes, limit.rlim_cur);
+  Throw(tuttiSystemError,
+        "shared memory needs a file of {} bytes, but the limit of this process is {} (raise it with ulimit -f)", bytes,
+        limit.rlim_cur);
 }
 
 }  // namespace
@@ -53,10 +54,10 @@ Segment Segment::Create(const std::string& name, std::size_t bytes) {
   if (!segment.fd_) ThrowErrno("memfd_create");
   const int fd = segment.fd_.get();
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
-    ThrowErrno(fmt::format("sizing shared memory to {} bytes", bytes));
+    ThrowErrno(fmt::format("cannot size shared memory to {} bytes", bytes));
   }
-  if (fchmod(fd, kOwnerOnly) != 0) ThrowErrno("closing shared memory to other users");
-  if (fcntl(fd, F_ADD_SEALS, kSeals) != 0) ThrowErrno("sealing shared memory");
+  if (fchmod(fd, kOwnerOnly) != 0) ThrowErrno("cannot close shared memory to other users");
+  if (fcntl(fd, F_ADD_SEALS, kSeals) != 0) ThrowErrno("cannot seal shared memory");
   segment.mapping_ = MapWhole(fd, bytes);
   return segment;
 }
@@ -66,19 +67,19 @@ Segment Segment::Map(const FileDescriptor& fd, std::size_t bytes) {
   // a sealed file keeps its size. Only a memfd can be sealed, so this is one.
   const int seals = fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
-    Throw(tuttiInternalError, "a peer's shared memory is not sealed, so that it could still be made shorter");
+    Throw(tuttiInternalError, "a peer's shared memory is not sealed, so the peer could still shrink it");
   }
   struct stat status {};
-  if (fstat(fd.get(), &status) != 0) ThrowErrno("fstat of a peer's shared memory");
+  if (fstat(fd.get(), &status) != 0) ThrowErrno("cannot get the size of a peer's shared memory");
   if (static_cast<std::size_t>(status.st_size) < bytes) {
-    Throw(tuttiInternalError, "a peer's shared memory has {} bytes where {} were agreed", status.st_size, bytes);
+    Throw(tuttiInternalError, "a peer's shared memory has {} bytes, but {} were agreed", status.st_size, bytes);
   }
   return Segment(MapWhole(fd.get(), bytes));
 }
 
 Segment Segment::Reserve(std::size_t bytes) {
   void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) ThrowErrno(fmt::format("reserving {} bytes of address space", bytes));
+  if (base == MAP_FAILED) ThrowErrno(fmt::format("cannot reserve {} bytes of address space", bytes));
   return Segment(std::make_shared<Mapping>(static_cast<std::byte*>(base), bytes));
 }
 

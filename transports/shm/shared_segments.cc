@@ -11,7 +11,7 @@ std::vector<Segment> ShareSegments(const Fabric& shm, const std::string& name, s
   auto segments = ShareSegments(shm, own.fd(), own.mapping(), all_gather, deadline);
   for (const int r : shm.local()) {
     const auto theirs = segments[static_cast<std::size_t>(r)].bytes();
-    if (theirs != bytes) Throw(tuttiInternalError, "rank {} shares {} bytes where {} were agreed", r, theirs, bytes);
+    if (theirs != bytes) Throw(tuttiInternalError, "rank {} shares {} bytes, but {} were agreed", r, theirs, bytes);
   }
   segments[static_cast<std::size_t>(shm.rank())] = std::move(own);
   segments[static_cast<std::size_t>(shm.rank())].DropDescriptor();

@@ -41,7 +41,7 @@ TcpSeal::TcpSeal(DataProtection protection, const auth::SecretKey& key) : protec
   if (!ready) {
     Throw(tuttiSystemError,
           "OpenSSL's libcrypto cannot protect data between hosts: it has no AES-256-GCM, or no memory. "
-          "In a network that nobody else can reach, TUTTI_DATA_PROTECTION=none does without");
+          "In a network that no other user can reach, set TUTTI_DATA_PROTECTION=none to do without it");
   }
 }
 

@@ -9,7 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
+
+#include "base/error.h"
 
 namespace tutti::tcp {
 namespace {
@@ -155,7 +156,7 @@ bool TcpStream::Flush(progress::NetworkTransportEvents& events) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return true;
     } else if (errno != EINTR) {
-      return Fail(fmt::format("sending to it failed: {}", std::generic_category().message(errno)));
+      return Fail(fmt::format("sending to it failed: {}", ErrnoText(errno)));
     }
   }
   return true;
@@ -188,7 +189,7 @@ bool TcpStream::ReceiveMore(progress::NetworkTransportEvents& events, bool& move
     const auto result = tcp::Receive(socket_, std::span(pieces).first(count));
     if (result < 0 && errno == EINTR) continue;
     if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
-    if (result < 0) return Fail(fmt::format("its connection broke: {}", std::generic_category().message(errno)));
+    if (result < 0) return Fail(fmt::format("its connection broke: {}", ErrnoText(errno)));
     if (result == 0) return Fail("its connection was closed");
     moved = true;
     const auto got = static_cast<std::size_t>(result);
@@ -254,7 +255,7 @@ bool TcpStream::Begin(progress::NetworkTransportEvents& events, std::span<std::b
     const bool fits = arriving_.kind == static_cast<std::uint16_t>(Kind::control) && arriving_.bytes <= control_.size();
     landing_ = fits ? control_.data() : nullptr;
   }
-  if (landing_ == nullptr) return Fail("it sent something that makes no sense");
+  if (landing_ == nullptr) return Fail("it sent a malformed message");
   body_ = landing_;
   missing_ = arriving_.bytes;
   in_body_ = true;
@@ -262,7 +263,7 @@ bool TcpStream::Begin(progress::NetworkTransportEvents& events, std::span<std::b
 }
 
 bool TcpStream::FailAsForged() {
-  return Fail("what came on its connection is not what it sent: somebody on the way changes or injects data");
+  return Fail("data on its connection is not authentic: something between the hosts changes or injects data");
 }
 
 bool TcpStream::Arrived(progress::NetworkTransportEvents& events) {
@@ -271,7 +272,7 @@ bool TcpStream::Arrived(progress::NetworkTransportEvents& events) {
     return true;
   }
   if (events.Control(peer_, std::span(control_).first(arriving_.bytes))) return true;
-  return Fail("it sent something that makes no sense");
+  return Fail("it sent a malformed message");
 }
 
 }  // namespace tutti::tcp

@@ -217,7 +217,7 @@ TEST(TcpStream, NoChangedByteIsBelieved) {
       changed += std::string(2 * TcpStream::kTogether, '\0');
       progress::HeardEvents heard;
       EXPECT_FALSE(Receive(ends.b(), changed, heard, why)) << at;
-      EXPECT_NE(why.find("is not what it sent"), std::string::npos) << why;
+      EXPECT_NE(why.find("is not authentic"), std::string::npos) << why;
       const auto item = std::ranges::upper_bound(wire.ends, at) - wire.ends.begin();
       EXPECT_EQ(heard.order.size(), static_cast<std::size_t>(item < 3 ? item : 3)) << at;
       EXPECT_TRUE(heard.texts.empty()) << at;
@@ -292,7 +292,7 @@ TEST(TcpStream, NonsenseEndsTheConnection) {
     ASSERT_TRUE(pair.a->Flush(pair.at_a));
     bool moved = false;
     EXPECT_FALSE(pair.b->Receive(pair.at_b, moved)) << kind;
-    EXPECT_EQ(pair.b->why(), "it sent something that makes no sense");
+    EXPECT_EQ(pair.b->why(), "it sent a malformed message");
   }
 }
 

@@ -234,7 +234,7 @@ void TcpTransport::LookForSilence() {
       if (!dial.attempt || !dial.attempt->handshake) continue;
       if (const auto ms = progress::Silence(dial.attempt->handshake->socket(), silence_)) {
         const auto address = peer.addresses[dial.attempt->address].Text();
-        Missed(peer, dial, true, fmt::format("{} has answered nothing for {} ms", address, *ms));
+        Missed(peer, dial, true, fmt::format("{} has not answered for {} ms", address, *ms));
       }
     }
   }

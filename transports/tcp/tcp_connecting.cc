@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -59,7 +58,7 @@ void TcpTransport::BeginAttempt(int rank, Dialling& dial) {
   const auto& address = peer.addresses[index];
   auto result = net::StartConnect(address);
   if (!result.socket) {
-    Missed(peer, dial, true, fmt::format("{}: {}", address.Text(), std::generic_category().message(result.error)));
+    Missed(peer, dial, true, fmt::format("{}: {}", address.Text(), ErrnoText(result.error)));
     return;
   }
   const auto turn = silence_ / static_cast<int>(peer.addresses.size() + 1);
@@ -98,8 +97,7 @@ bool TcpTransport::AdvanceDial(int rank, Dialling& dial) {
     if (poll(&fd, 1, 0) > 0) {
       const int error = net::ConnectError(attempt.socket);
       if (error != 0) {
-        Missed(peer, dial, error != ECONNREFUSED,
-               fmt::format("{}: {}", address, std::generic_category().message(error)));
+        Missed(peer, dial, error != ECONNREFUSED, fmt::format("{}: {}", address, ErrnoText(error)));
         return true;
       }
       net::KeepAlive(attempt.socket, silence_);
@@ -122,7 +120,7 @@ bool TcpTransport::AdvanceDial(int rank, Dialling& dial) {
       break;
     // The peer may have closed it only to make room for others.
     case auth::ClientHandshake::State::dropped: Missed(peer, dial, true, address + " closed the connection"); break;
-    case auth::ClientHandshake::State::foreign: Missed(peer, dial, false, address + " is no port of Tutti's"); break;
+    case auth::ClientHandshake::State::foreign: Missed(peer, dial, false, address + " is not a Tutti port"); break;
     case auth::ClientHandshake::State::stranger:
       Missed(peer, dial, false, address + " answers with another secret");
       break;
@@ -130,7 +128,7 @@ bool TcpTransport::AdvanceDial(int rank, Dialling& dial) {
       Missed(peer, dial, false, fmt::format("{} answers for rank {}", address, attempt.handshake->answers_for()));
       break;
     case auth::ClientHandshake::State::refused:
-      Missed(peer, dial, false, address + " is not talked to: " + attempt.handshake->refusal());
+      Missed(peer, dial, false, address + " is refused: " + attempt.handshake->refusal());
       break;
   }
   return true;
@@ -151,8 +149,8 @@ bool TcpTransport::AdvanceDials(int rank) {
     peer.give_up = Deadline::After(kSilenceLook);
   } else if (over) {
     if (peer.lines.empty()) {
-      Break(rank, fmt::format("it cannot be connected to ({})",
-                              peer.reason.empty() ? "its system does not answer" : peer.reason));
+      Break(rank,
+            fmt::format("cannot connect to it ({})", peer.reason.empty() ? "its host does not answer" : peer.reason));
     } else {
       Log(Subject::transport, "rank {}: {} of {} connections to rank {} failed: {}", rank_, peer.dials.size(),
           connections_, rank, peer.reason);

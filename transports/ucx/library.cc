@@ -25,7 +25,7 @@ struct Loaded {
     const bool others = SharedLibrary::IsLoaded(kServices);
     SharedLibrary handle(kLibrary);
     if (!handle) {
-      why = fmt::format("there is no UCX ({}; Debian: libucx0, Fedora: ucx)", handle.why());
+      why = fmt::format("cannot load UCX ({}; Debian: libucx0, Fedora: ucx)", handle.why());
       return;
     }
     Bind(handle);

@@ -98,7 +98,7 @@ class UcxPeer {
   void TakeShort(std::uint32_t before, std::span<const std::byte> bytes);
   void Fail(std::string why);
   void FailWith(ucs_status_t status) { Fail("UCX: " + UcxPhrase(status)); }
-  void Nonsense() { Fail("it sent something that makes no sense"); }
+  void Nonsense() { Fail("it sent a malformed message"); }
   bool usable() const { return up() && why_.empty() && !stopped_ && !leaving(); }
 
   int rank_;

@@ -131,7 +131,7 @@ void UcxTransport::Break(int rank, const std::string& why) {
   if (peer.broken) return;
   peer.broken = true;
   last_arrivals_.Forget(rank);
-  Log(Subject::transport, "rank {}: no UCX to rank {} any more: {}", rank_, rank, why);
+  Log(Subject::transport, "rank {}: the UCX connection to rank {} has ended: {}", rank_, rank, why);
   peer.ucx.Stop();
   events_.Broken(rank, why);
 }
@@ -145,7 +145,7 @@ ucs_status_t UcxTransport::Arrived(void* transport, const void* header, std::siz
   auto* const peer = whole && of.sender < self.peers_.size() ? self.peers_[of.sender].get() : nullptr;
   if (peer == nullptr || of.token != peer->ucx.token()) {
     if (self.strangers_++ == 0) {
-      Log(Subject::transport, "rank {}: a stranger sends messages through UCX, which are dropped", self.rank_);
+      Log(Subject::transport, "rank {}: dropping UCX messages from a process that is not in this job", self.rank_);
     }
     return UCS_OK;
   }

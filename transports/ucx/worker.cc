@@ -32,7 +32,7 @@ std::string UcxPhrase(ucs_status_t status) { return LoadedUcx()->status_string(s
 UcxWorker::UcxWorker(std::size_t peers) : library_(Library()) {
   const SignalsBlocked blocked;
   ucp_config_t* configuration = nullptr;
-  Check(library_->config_read(nullptr, nullptr, &configuration), "its settings are wrong");
+  Check(library_->config_read(nullptr, nullptr, &configuration), "cannot read its settings");
   const UcxConfiguration owned(configuration);
   // No shared memory unless the user asks for it: hosts share none, and its files outlive a killed process.
   if (std::getenv("UCX_TLS") == nullptr) library_->config_modify(configuration, "TLS", "^sm");
@@ -43,20 +43,20 @@ UcxWorker::UcxWorker(std::size_t peers) : library_(Library()) {
   parameters.estimated_num_eps = peers;
   ucp_context_h context = nullptr;
   Check(library_->init_version(UCP_API_MAJOR, UCP_API_MINOR, &parameters, configuration, &context),
-        "it does not start");
+        "cannot initialise it");
   context_.reset(context);
 
   ucp_worker_params_t of_worker{};
   of_worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   of_worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   ucp_worker_h worker = nullptr;
-  Check(library_->worker_create(context, &of_worker, &worker), "it has no worker");
+  Check(library_->worker_create(context, &of_worker, &worker), "cannot create a worker");
   handle_.reset(worker);
 
-  Check(library_->worker_get_efd(worker, &descriptor_), "it cannot wake a sleeper");
+  Check(library_->worker_get_efd(worker, &descriptor_), "cannot get a file descriptor to wait on");
   ucp_address_t* address = nullptr;
   std::size_t bytes = 0;
-  Check(library_->worker_get_address(worker, &address, &bytes), "its worker has no address");
+  Check(library_->worker_get_address(worker, &address, &bytes), "cannot get the worker's address");
   const auto* const begin = reinterpret_cast<const std::byte*>(address);
   address_.assign(begin, begin + bytes);
   library_->worker_release_address(worker, address);
@@ -71,7 +71,7 @@ void UcxWorker::Receive(ucp_am_recv_callback_t handler, void* user) {
   parameters.cb = handler;
   parameters.arg = user;
   const auto status = library_->worker_set_am_recv_handler(handle_.get(), &parameters);
-  if (status != UCS_OK) Throw(tuttiInternalError, "UCX takes no handler of messages: {}", UcxPhrase(status));
+  if (status != UCS_OK) Throw(tuttiInternalError, "UCX does not accept a message handler: {}", UcxPhrase(status));
 }
 
 UcxEndpoint::UcxEndpoint(UcxWorker& worker, std::span<const std::byte> address, ucp_err_handler_cb_t failed,

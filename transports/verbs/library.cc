@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/error.h"
 #include "base/fork_safe_mutex.h"
 #include "base/log.h"
 #include "base/shared_library.h"
@@ -26,7 +27,7 @@ struct Loaded {
   Loaded() {
     SharedLibrary handle(kLibrary);
     if (!handle) {
-      why = fmt::format("there is no RDMA library ({}; it comes with the package libibverbs1 or rdma-core)",
+      why = fmt::format("cannot load the RDMA library ({}; it comes with the package libibverbs1 or rdma-core)",
                         handle.why());
       return;
     }
@@ -38,8 +39,8 @@ struct Loaded {
     }
     // Where the kernel does not separate a child's memory from what devices write to, the library does.
     if (const int error = InitFork(); error != 0) {
-      Log(Subject::transport, "verbs: a program that forks may lose data that arrives meanwhile (ibv_fork_init: {})",
-          std::strerror(error));
+      Log(Subject::transport, "verbs: data that arrives while the program forks may be lost (ibv_fork_init: {})",
+          ErrnoText(error));
     }
     usable = true;
   }

@@ -19,7 +19,7 @@ constexpr std::size_t kForMessages = 16;
 std::string_view Hint(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_RETRY_EXC_ERR: return " (the peer or the way to it is gone)";
-    case IBV_WC_REM_ACCESS_ERR: return " (the peer's memory is not registered any more)";
+    case IBV_WC_REM_ACCESS_ERR: return " (the peer's memory is no longer registered)";
     case IBV_WC_LOC_PROT_ERR: return " (memory was unmapped or deregistered while it was being sent)";
     case IBV_WC_WR_FLUSH_ERR: return " (the queue pair had failed before)";
     default: return "";
@@ -34,7 +34,7 @@ bool VerbsPeer::Fail(std::string why) {
 }
 
 bool VerbsPeer::Posted(const VerbsQueue& queue, int error) {
-  return error == 0 || Fail(fmt::format("{}: posting a request failed: {}", queue.name(), std::strerror(error)));
+  return error == 0 || Fail(fmt::format("{}: posting a request failed: {}", queue.name(), ErrnoText(error)));
 }
 
 bool VerbsPeer::Register(RailRegions& regions, const std::byte* begin, std::size_t bytes, bool remote) {

@@ -92,7 +92,7 @@ class VerbsPeer {
   bool TakeMessage(std::span<const std::byte> message, bool own);
   bool Posted(const VerbsQueue& queue, int error);
   bool Fail(std::string why);
-  bool Nonsense() { return Fail("it sent something that makes no sense"); }
+  bool Nonsense() { return Fail("it sent a malformed message"); }
 
   int rank_;
   std::size_t rails_;

@@ -33,12 +33,13 @@ const VerbsLibrary& Verbs() { return *LoadedVerbs(); }
   // Some drivers say "out of memory" where they mean this limit, some say something else.
   if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     remedy = fmt::format(
-        "; memory that a device reaches is locked, and this process may lock {} KiB (RLIMIT_MEMLOCK): raise that with "
+        "; memory that a device accesses is locked, and this process may lock only {} KiB (RLIMIT_MEMLOCK): raise that "
+        "with "
         "`ulimit -l unlimited`, by \"* - memlock unlimited\" in /etc/security/limits.conf, by LimitMEMLOCK=infinity in "
         "the systemd unit that starts it, or by the container's --ulimit memlock=-1",
         limit.rlim_cur / 1024);
   }
-  Throw(tuttiSystemError, "{}: {} failed: {}{}", who, what, std::strerror(error), remedy);
+  Throw(tuttiSystemError, "{}: {} failed: {}{}", who, what, ErrnoText(error), remedy);
 }
 
 void DoNotBlock(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
@@ -96,7 +97,7 @@ void SurveyDevice(ibv_device* device, Survey& survey) {
   const std::string name = Verbs().get_device_name(device);
   const std::shared_ptr<ibv_context> opened = VerbsContext(Verbs().open_device(device));
   if (opened == nullptr) {
-    survey.closed = fmt::format("{} cannot be opened: {}", name, std::strerror(errno));
+    survey.closed = fmt::format("{} cannot be opened: {}", name, ErrnoText(errno));
     return;
   }
   ibv_device_attr limits{};
@@ -130,18 +131,17 @@ Survey SurveyDevices() {
   if (!survey.facts.empty()) return survey;
   if (!survey.closed.empty()) {
     Throw(tuttiSystemError,
-          "{}; are /dev/infiniband's files there for this process (containers: --device=/dev/infiniband)?",
+          "{}; can this process access the files in /dev/infiniband (containers: --device=/dev/infiniband)?",
           survey.closed);
   }
   if (HasEntries("/sys/class/infiniband")) {
     Throw(tuttiSystemError,
           "the kernel has RDMA devices (/sys/class/infiniband), but none that this process can use: is the module "
-          "ib_uverbs loaded, /dev/infiniband there for this process, and the device's library installed "
+          "ib_uverbs loaded, is /dev/infiniband accessible to this process, and is the device's library installed "
           "(ibverbs-providers)?");
   }
-  Throw(
-      tuttiSystemError,
-      "there is no RDMA device: is its module loaded (mlx5_ib, irdma, bnxt_re, ...; `rdma link` shows what there is)?");
+  Throw(tuttiSystemError,
+        "there is no RDMA device: is its module loaded (mlx5_ib, irdma, bnxt_re, ...)? `rdma link` lists the devices");
 }
 
 }  // namespace

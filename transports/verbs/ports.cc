@@ -107,12 +107,12 @@ std::vector<std::size_t> ChoosePorts(const std::vector<PortFacts>& ports, std::s
   }
   if (chosen.empty() && down != nullptr) {
     Throw(tuttiInvalidUsage,
-          "no RDMA port that fits TUTTI_IB_HCA={} is active: {} is {}; look at its cable, at `ip link` (RoCE) or at "
-          "the subnet manager (InfiniBand); this machine has: {}",
+          "no RDMA port that matches TUTTI_IB_HCA={} is active: {} is {}; check its cable, `ip link` (RoCE) or the "
+          "subnet manager (InfiniBand); this machine has: {}",
           Quoted(hca), down->Name(), down->state, Listing(ports));
   }
   if (chosen.empty()) {
-    Throw(tuttiInvalidUsage, "no RDMA port fits TUTTI_IB_HCA={}; this machine has: {}", Quoted(hca), Listing(ports));
+    Throw(tuttiInvalidUsage, "no RDMA port matches TUTTI_IB_HCA={}; this machine has: {}", Quoted(hca), Listing(ports));
   }
   if (by_name) {
     std::ranges::stable_sort(chosen, {}, [&](std::size_t i) { return Place(filter, ports[i]); });
@@ -138,7 +138,7 @@ std::size_t ChooseGid(const PortFacts& port, int wanted) {
   }
   if (best) return *best;
   if (wanted >= 0) {
-    Throw(tuttiInvalidUsage, "TUTTI_IB_GID_INDEX={}: {} has no address (GID) of this index; it has {}", wanted,
+    Throw(tuttiInvalidUsage, "TUTTI_IB_GID_INDEX={}: {} has no address (GID) with this index; it has {}", wanted,
           port.Name(), Listing(port.gids));
   }
   Throw(tuttiInvalidUsage, "{} has no address (GID) that this process can use: does its interface have one? It has {}",

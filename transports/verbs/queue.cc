@@ -56,7 +56,7 @@ VerbsQueue::VerbsQueue(VerbsPort& rail, int peer, bool messages)
                                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   for (std::uint32_t i = 0; i < receives_ && error == 0; ++i) error = Receive(i);
   if (error != 0) {
-    Throw(tuttiSystemError, "{}: preparing a queue pair failed: {}", rail_.name(), std::strerror(error));
+    Throw(tuttiSystemError, "{}: preparing a queue pair failed: {}", rail_.name(), ErrnoText(error));
   }
 }
 
@@ -73,7 +73,7 @@ void VerbsQueue::Create() {
       inline_bytes_ = attributes.cap.max_inline_data;
       return;
     }
-    if (inlined == 0) Throw(tuttiSystemError, "{}: making a queue pair failed: {}", rail_.name(), std::strerror(errno));
+    if (inlined == 0) Throw(tuttiSystemError, "{}: making a queue pair failed: {}", rail_.name(), ErrnoText(errno));
   }
 }
 
@@ -93,18 +93,18 @@ std::string VerbsQueue::Connect(const QueuePlace& theirs, const Settings& settin
   towards_ = TextOf(theirs.gid);
   if (theirs.kind != mine.kind) {
     return fmt::format(
-        "{} speaks {}, and the peer's port {}: choose ports and addresses of one kind with TUTTI_IB_HCA and "
+        "{} uses {}, but the peer's port uses {}: choose ports and addresses of one kind with TUTTI_IB_HCA and "
         "TUTTI_IB_GID_INDEX",
         rail_.name(), NameOf(rail_.gid().kind), NameOf(static_cast<GidKind>(theirs.kind)));
   }
   const bool ethernet = rail_.port().ethernet;
   if (ethernet && IsV4(theirs.gid) != IsV4(mine.gid)) {
     return fmt::format(
-        "{} has the address {}, and the peer's port {}: choose such of one family with TUTTI_IB_GID_INDEX",
+        "{} has the address {}, but the peer's port has {}: choose addresses of one family with TUTTI_IB_GID_INDEX",
         rail_.name(), TextOf(mine.gid), towards_);
   }
   if (theirs.mtu < IBV_MTU_256 || theirs.mtu > IBV_MTU_4096) {
-    return fmt::format("{}: the peer's port has an MTU of {}", rail_.name(), SaysMtu(theirs.mtu));
+    return fmt::format("{}: the peer's port has an unsupported MTU of {}", rail_.name(), SaysMtu(theirs.mtu));
   }
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
@@ -143,8 +143,8 @@ std::string VerbsQueue::Connect(const QueuePlace& theirs, const Settings& settin
   }
   if (error == 0) return "";
   return fmt::format(
-      "{}, from {}: connecting a queue pair failed: {} (is there a way from the one address to the other?)", name(),
-      TextOf(mine.gid), std::strerror(error));
+      "{}, from {}: connecting a queue pair failed: {} (is there a route from one address to the other?)", name(),
+      TextOf(mine.gid), ErrnoText(error));
 }
 
 int VerbsQueue::PostSlot(std::span<ibv_sge> pieces, const WorkId& id, std::uint32_t immediate, std::uint64_t address,

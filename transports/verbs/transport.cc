@@ -39,7 +39,8 @@ VerbsTransport::VerbsTransport(int rank, const std::vector<int>& peers, const au
     names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", rail->name(), TextOf(rail->gid().gid));
   }
   const auto rails = shm::GatherValues(all_gather, static_cast<std::uint32_t>(rails_.size()));
-  if (rails.size() > WorkId::kMostRanks) Throw(tuttiInvalidUsage, "verbs: {} ranks are too many", rails.size());
+  if (rails.size() > WorkId::kMostRanks)
+    Throw(tuttiInvalidUsage, "verbs: {} ranks are more than verbs supports", rails.size());
   peers_.resize(rails.size());
   const VerbsPeer::Shared shared{rails_, registered_, settings_, events_};
   for (const int peer : peers) {
@@ -150,7 +151,7 @@ void VerbsTransport::Break(int rank, const std::string& why) {
   if (peer.broken) return;
   peer.broken = true;
   last_arrivals_.Forget(rank);
-  Log(Subject::transport, "rank {}: no verbs to rank {} any more: {}", rank_, rank, why);
+  Log(Subject::transport, "rank {}: the verbs connection to rank {} has ended: {}", rank_, rank, why);
   peer.verbs.Stop();
   events_.Broken(rank, why);
 }

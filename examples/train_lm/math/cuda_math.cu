@@ -34,7 +34,7 @@ class CudaCompute final : public ElementwiseCompute<CudaCompute> {
  public:
   explicit CudaCompute(int device) {
     int devices = 0;
-    Check(cudaGetDeviceCount(&devices), "looking for CUDA devices");
+    Check(cudaGetDeviceCount(&devices), "cannot list the CUDA devices");
     Check(cudaSetDevice(device % devices), "choosing a CUDA device");
     Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
     Check(cudaStreamCreateWithFlags(&communication_, cudaStreamNonBlocking), "making a stream");

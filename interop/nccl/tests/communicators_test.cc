@@ -94,7 +94,7 @@ TEST(NcclCommunicators, ShrinkRefusesWhatIsNoShrinking) {
     const auto shrink = [&](std::vector<int> leavers, int flags) {
       return ncclCommShrink(comm, leavers.data(), static_cast<int>(leavers.size()), &fewer, nullptr, flags);
     };
-    EXPECT_TRUE(Fails(shrink({self.rank()}, 0), ncclInvalidUsage, "only ranks that stay"));
+    EXPECT_TRUE(Fails(shrink({self.rank()}, 0), ncclInvalidUsage, "an excluded rank must not call"));
     EXPECT_TRUE(Fails(shrink({0, 1}, 0), ncclInvalidArgument, "excludeRanksCount"));
     EXPECT_TRUE(Fails(shrink({2}, 0), ncclInvalidArgument, "excludeRanks[0]"));
     EXPECT_TRUE(Fails(shrink({1 - self.rank()}, 8), ncclInvalidArgument, "shrinkFlags"));

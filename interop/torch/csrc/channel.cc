@@ -45,8 +45,7 @@ void Channel::EnsureWorker() {
   try {
     workers_.Call([self = shared_from_this()] { self->Work(); });
   } catch (const std::system_error& error) {
-    throw Failure(tuttiSystemError,
-                  std::string("tutti: the system has no thread for the process group: ") + error.what());
+    throw Failure(tuttiSystemError, std::string("tutti: cannot start a thread for the process group: ") + error.what());
   }
 }
 

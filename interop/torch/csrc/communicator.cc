@@ -34,15 +34,16 @@ std::string NamesOf(const Meeting& meeting, const std::vector<int>& group_ranks)
 }
 
 [[noreturn]] void ThrowAbsent(const Meeting& meeting, const std::vector<int>& absent, const char* to_do_what) {
-  throw Failure(tuttiTimeoutError,
-                "tutti: " + meeting.name + ": after the timeout of " + std::to_string(meeting.timeout.count()) +
-                    " ms these have not come to " + to_do_what + " of " + std::to_string(meeting.ranks) + " ranks: " +
-                    NamesOf(meeting, absent) + ". See why they do not call it, or raise the group's timeout");
+  throw Failure(tuttiTimeoutError, "tutti: " + meeting.name + ": after the timeout of " +
+                                       std::to_string(meeting.timeout.count()) + " ms these ranks have not joined to " +
+                                       to_do_what + " of " + std::to_string(meeting.ranks) +
+                                       " ranks: " + NamesOf(meeting, absent) +
+                                       ". Find out why they do not make the call, or raise the group's timeout");
 }
 
 [[noreturn]] void ThrowDestroyed(const Meeting& meeting) {
   throw Failure(tuttiRemoteError, "tutti: " + meeting.name + ": the process group was destroyed before all " +
-                                      std::to_string(meeting.ranks) + " ranks had come");
+                                      std::to_string(meeting.ranks) + " ranks had joined");
 }
 
 std::vector<int> Absent(const Meeting& meeting, const Roster& roster, Board& board) {
@@ -86,7 +87,7 @@ void CheckThatOthersLive(const Meeting& meeting, const Roster& roster, Board& bo
         tuttiRemoteError,
         std::string("tutti: ") + tuttiGetErrorString(tuttiRemoteError) + ": " + described(named) +
             (roster.processes[static_cast<std::size_t>(named)].HasEnded() ? " died while "
-                                                                          : " died, or left the group, while ") +
+                                                                          : " died or left the group while ") +
             described(meeting.group_ranks[static_cast<std::size_t>(meeting.rank)]) +
             " waited for it to make the communicator of " + std::to_string(meeting.ranks) + " ranks of \"" +
             meeting.name + "\"" + (named == first ? "" : "; " + described(first) + " had ended before"));
@@ -97,7 +98,7 @@ const Roster& GatherFirst(const Meeting& meeting, const Patience& patience) {
   if (const auto* const roster = meeting.gathering->Wait(patience)) return *roster;
   // Relaxed: no other data depends on the flag.
   if (patience.cancelled.load(std::memory_order_relaxed)) ThrowDestroyed(meeting);
-  ThrowAbsent(meeting, meeting.gathering->Absent(), "make the group, and so not to make the communicator");
+  ThrowAbsent(meeting, meeting.gathering->Absent(), "make the group, which is needed to make the communicator");
 }
 
 void WaitFor(const std::string& key, const Meeting& meeting, const Roster& roster, Board& board,

@@ -292,7 +292,7 @@ def refusals(rank, n, path):
     refused(["all_gather", "privateuseone:0", "privateuseone:1"], tutti.allgather, [[mine, other]], [mine])
     refused(["all_gather_into_tensor", "privateuseone:0", "cpu"], tutti._allgather_base, torch.ones(n * SMALL), mine)
     refused(["all_reduce_coalesced", "privateuseone:0", "privateuseone:1"], tutti.allreduce_coalesced, [mine, other])
-    refused(["recv", "anybody", "privateuseone:0"], tutti.recv_anysource, [mine], 0)
+    refused(["recv", "any source", "privateuseone:0"], tutti.recv_anysource, [mine], 0)
     dist.all_reduce(mine)
     check(mine, n * (n - 1) / 2)
     # Each device has its own communicator.

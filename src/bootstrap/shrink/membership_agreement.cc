@@ -92,8 +92,9 @@ class Meeting {
       if (r == rank || (state == AgreementCaller::State::silent && same_host && r != call_.rank)) gone_.insert(r);
     }
     if (state == AgreementCaller::State::refused) ended_.insert(rank);
-    Log(Subject::faults, "rank {}: {} is not there any more ({})", call_.rank, Who(rank),
-        state == AgreementCaller::State::silent ? "its system does not answer" : "nobody listens at its port");
+    Log(Subject::faults, "rank {}: {} is gone ({})", call_.rank, Who(rank),
+        state == AgreementCaller::State::silent ? "its host does not answer"
+                                                : "no process of this job listens at its port");
   }
 
   net::Wake AwaitAny(std::vector<pollfd>& fds, Deadline until) const {
@@ -121,10 +122,10 @@ class Meeting {
   }
 
   Error Late(int rank) const {
-    return {
-        tuttiTimeoutError,
-        fmt::format("{} lives, but has not called tuttiCommShrink in the time allowed; to go on without it, exclude it",
-                    Who(rank))};
+    return {tuttiTimeoutError,
+            fmt::format(
+                "{} is alive, but has not called tuttiCommShrink in the time allowed; exclude it to go on without it",
+                Who(rank))};
   }
 
   // Returns nothing if the caller must look for a leader again.
@@ -160,7 +161,7 @@ class Meeting {
       if (wake == net::Wake::cancelled) auth::ThrowCancelled();
       if (wake == net::Wake::deadline && deadline.Passed()) {
         if (!introduced) throw Late(leader.rank);
-        if (asked) Throw(tuttiTimeoutError, "{}, which collects those who are left, did not answer", Who(leader.rank));
+        if (asked) Throw(tuttiTimeoutError, "{}, which collects the remaining ranks, did not answer", Who(leader.rank));
         asked = true;
         leader.caller.channel().Queue(Encode(Mine(false)));
         deadline = Deadline::After(kLastAnswer);
@@ -178,7 +179,7 @@ class Meeting {
   std::optional<Reunited> Pause() const {
     std::vector<pollfd> nothing;
     if (net::Wait(nothing, Deadline::After(kPause), call_.cancel) == net::Wake::cancelled) auth::ThrowCancelled();
-    if (call_.deadline.Passed()) Throw(tuttiTimeoutError, "the ranks that are left did not agree in the time allowed");
+    if (call_.deadline.Passed()) Throw(tuttiTimeoutError, "the remaining ranks did not agree in the time allowed");
     return std::nullopt;
   }
 
@@ -191,7 +192,7 @@ class Meeting {
   // REQUIRES: the process of the followed rank has not ended. (A rank that follows an ended one finds out in a moment.)
   void CheckSameLeader(int called, const Following& following) const {
     if (following.leader == called || following.leader == call_.rank) return;
-    Throw(tuttiRemoteError, "the others go on without {}: {} follows {}, which cannot be reached from here",
+    Throw(tuttiRemoteError, "the other ranks go on without {}: {} follows {}, which this rank cannot reach",
           Who(call_.rank), Who(called),
           following.leader < size() ? Who(following.leader) : fmt::format("rank {}", following.leader));
   }
@@ -201,7 +202,7 @@ class Meeting {
   Reunited Accept(const Decision& decision, AgreementCaller& leader) const {
     if (decision.code != tuttiSuccess) throw Error(decision.code, decision.message);
     if (!std::ranges::binary_search(decision.members, call_.rank)) {
-      Throw(tuttiInternalError, "rank {} was told of a communicator that it is not in", call_.rank);
+      Throw(tuttiInternalError, "rank {} received a communicator that does not include it", call_.rank);
     }
     call_.ties.Keep(leader.TakeChannel());
     return {decision.members, decision.id};
@@ -291,11 +292,11 @@ class Meeting {
     came_.insert_or_assign(rank, std::move(contact.channel));
     if (!agrees && !disagreement_) {
       const auto describe = [](const std::vector<int>& ranks) {
-        return ranks.empty() ? "nobody" : bootstrap::DescribeRanks(ranks);
+        return ranks.empty() ? "no rank" : bootstrap::DescribeRanks(ranks);
       };
       disagreement_ = {tuttiInvalidUsage,
-                       fmt::format("ranks disagree on whom to exclude: {} excludes {}, {} excludes {}", Who(call_.rank),
-                                   describe(mine.excluded), Who(rank), describe(presence.excluded))};
+                       fmt::format("ranks disagree on the ranks to exclude: {} excludes {}, {} excludes {}",
+                                   Who(call_.rank), describe(mine.excluded), Who(rank), describe(presence.excluded))};
     }
     gone_.erase(rank);
     calls_.erase(rank);

@@ -24,24 +24,24 @@ WHO = r"rank (\d+) \(host \S+, pid \d+\)"
 # Phrases that name the rank to blame. If a phrase names several ranks, at least one of them must be at fault.
 BLAMES = [
     WHO + r" (?:died|was lost|destroyed its communicator|aborted|revoked|left while|is gone)",
-    WHO + r" (?:did not answer|does not take)",
+    WHO + r" (?:did not answer|does not receive)",
     r"; so (?:was|did) " + WHO,
     r"in [\w ]+?(\d+)?, which waits for " + WHO,
     r"the first is " + WHO,
     r"could not read the memory of " + WHO,
-    r"do not match: " + WHO + r" called .*, but (?:what )?" + WHO + r" (?:called|sent)",
+    r"do not match: " + WHO + r" called .*, but (?:the data that )?" + WHO + r" (?:called|sent)",
     r"could not reach " + WHO,
     WHO + r" expects \d+ bytes from " + WHO,
-    r"ranks? ([\d, and-]+) of \d+ never came",
+    r"ranks? ([\d, and-]+) of \d+ never joined",
     r"rank (\d+) of this host left",
-    WHO + r" lives, but has not called",
-    WHO + r", which collects those who are left",
+    WHO + r" is alive, but has not called",
+    WHO + r", which collects the remaining ranks",
 ]
 WAITED = WHO + r" was lost .* while " + WHO
 # These messages blame rank 0, which opens the rendezvous.
-BLAMES_RANK_0 = r"opened by rank 0\)|the rendezvous closed its connection|the rendezvous does not answer"
+BLAMES_RANK_0 = r"opened by rank 0\)|the rendezvous closed its connection|the rendezvous did not report"
 
-LEFT_OUT = "the others go on without"
+LEFT_OUT = "the other ranks go on without"
 
 
 class Story:

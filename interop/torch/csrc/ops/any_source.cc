@@ -63,7 +63,7 @@ int AnySource::Receive(const at::Tensor& tensor, int tag) {
   const auto& identity = channels_->identity();
   std::unique_lock lock(state_->mutex);
   for (;;) {
-    if (state_->closed) throw Failure(tuttiRemoteError, "tutti: recv from anybody: the process group was destroyed");
+    if (state_->closed) throw Failure(tuttiRemoteError, "tutti: recv from any source: the process group was destroyed");
     std::exception_ptr last_error;
     bool hope = false;
     for (int from = 0; from < identity.ranks; ++from) {
@@ -110,7 +110,7 @@ void AnySource::CopyTo(const HeldMessage& message, const at::Tensor& tensor) {
   const auto& memory = message.memory();
   TORCH_CHECK_VALUE(memory.numel() == tensor.numel() && memory.scalar_type() == tensor.scalar_type(),
                     "recv: the message of rank ", message.from(), " came as ", memory.numel(), " elements of ",
-                    memory.scalar_type(), ", which an earlier recv from anybody expected, but this tensor has ",
+                    memory.scalar_type(), ", which an earlier recv from any source expected, but this tensor has ",
                     tensor.numel(), " of ", tensor.scalar_type());
   if (tensor.numel() != 0) std::memcpy(tensor.data_ptr(), memory.data_ptr(), tensor.nbytes());
 }

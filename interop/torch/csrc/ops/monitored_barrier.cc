@@ -64,7 +64,7 @@ void MonitoredBarrier(const Meeting& all, Board& board, std::uint64_t number, st
     board.Write(base + std::to_string(all.rank), "");
     if (!Comes(base + "result", board, *all.gathering, 0, until)) {
       Throw(tuttiTimeoutError, reached + (all.gathering->HasEnded(0) ? "it died (" + roster->processes[0].Text() + ")"
-                                                                     : "nothing within " + InMilliseconds(timeout)));
+                                                                     : "no answer within " + InMilliseconds(timeout)));
     }
     const auto result = board.Read(base + "result");
     if (result != kPassed) Throw(tuttiRemoteError, reached + result);

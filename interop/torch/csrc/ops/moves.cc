@@ -46,7 +46,7 @@ Counts CheckedSplits(const char* call, const std::string& what, const at::Tensor
   const auto row = rows == 0 ? 0 : Count(tensor) / static_cast<std::size_t>(rows);
   if (splits.empty()) {
     TORCH_CHECK_VALUE(rows % ranks == 0, call, ": dimension 0 of ", what, " is ", rows,
-                      ", which is no multiple of the number of ranks, ", ranks, "; pass ", what, "_split_sizes");
+                      ", which is not a multiple of the number of ranks, ", ranks, "; pass ", what, "_split_sizes");
     return Counts(static_cast<std::size_t>(ranks), static_cast<std::size_t>(rows / ranks) * row);
   }
   CheckCount(call, "the length of " + what + "_split_sizes", static_cast<std::int64_t>(splits.size()),
@@ -303,8 +303,8 @@ Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, s
   const auto output_counts = CheckedSplits(kCall, "output", output, output_splits, size_);
   const auto input_counts = CheckedSplits(kCall, "input", input, input_splits, size_);
   const auto self = static_cast<std::size_t>(rank_);
-  CheckCount(kCall, "what this rank gets of itself", static_cast<std::int64_t>(output_counts[self]),
-             "what it gives itself", static_cast<std::int64_t>(input_counts[self]));
+  CheckCount(kCall, "the size that this rank receives from itself", static_cast<std::int64_t>(output_counts[self]),
+             "the size that it sends to itself", static_cast<std::int64_t>(input_counts[self]));
   const Call call{c10d::OpType::ALLTOALL_BASE, "tutti:all_to_all", {input}, {output}};
   // Uses the v-form even without splits, since another rank may have passed matching splits.
   return IssueCollective(call, [=, output = output, input = input](const On& on) {

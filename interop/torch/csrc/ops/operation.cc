@@ -132,7 +132,7 @@ bool OperationWork::wait(std::chrono::milliseconds timeout) {
       channel_->Stop();
       throw MakeBackendError("tutti: " + std::string(tuttiGetErrorString(tuttiTimeoutError)) + ": " + title_ +
                              " was not done within the group's timeout of " + std::to_string(limit.count()) +
-                             " ms, which was set after the group was made. The group is of no more use");
+                             " ms, which was set after the group was made. The group can no longer be used");
     }
   }
   if (operation_->Error() != nullptr) std::rethrow_exception(operation_->Error());
@@ -146,7 +146,9 @@ void OperationWork::ThrowTimedOut(std::chrono::milliseconds timeout) const {
 }
 
 void OperationWork::abort() {
-  TORCH_CHECK(false, title_, ": a single operation cannot be aborted: the other ranks are in it. Destroy the group");
+  TORCH_CHECK(
+      false, title_,
+      ": a single operation cannot be aborted, because the other ranks take part in it. Destroy the group instead");
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> OperationWork::getFuture() {
@@ -155,7 +157,7 @@ c10::intrusive_ptr<c10::ivalue::Future> OperationWork::getFuture() {
 }
 
 float OperationWork::getDuration() const {
-  TORCH_CHECK(operation_->IsDone(), title_, ": it is not done, so nobody knows how long it takes");
+  TORCH_CHECK(operation_->IsDone(), title_, ": the operation is not done, so its duration is not known yet");
   return operation_->duration().count();
 }
 

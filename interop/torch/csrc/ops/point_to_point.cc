@@ -62,8 +62,8 @@ Backend::WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
 Backend::WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
   constexpr auto kCall = "recv";
   const auto tensor = CheckSingle(kCall, "tensor", tensors);
-  CheckOnHost(kCall, tensor, "a receive from anybody");
-  TORCH_CHECK_VALUE(size_ > 1, kCall, ": there is nobody to receive from: the group has 1 rank");
+  CheckOnHost(kCall, tensor, "a receive from any source");
+  TORCH_CHECK_VALUE(size_ > 1, kCall, ": there is no rank to receive from: the group has 1 rank");
   const auto source = std::make_shared<std::atomic<int>>(-1);
   return Issue(c10::make_intrusive<AnySourceWork>(
       channels_->WithoutCommunicator(tag), channels_, rank_,

@@ -27,7 +27,7 @@ at::Tensor At(std::byte* place, const at::Tensor& like) {
 }  // namespace
 
 void CheckReadTensor(const char* call, const std::string& what, const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(tensor.defined(), call, ": ", what, " is not there");
+  TORCH_CHECK_VALUE(tensor.defined(), call, ": ", what, " is undefined");
   TORCH_CHECK_VALUE(tensor.device().is_cpu() || NativeStreamOf(tensor.device().type()) != nullptr, call, ": ", what,
                     " is on device ", tensor.device(), ", but backend tutti moves tensors on ", NamesOfTakenDevices(),
                     "; pass a copy: .cpu()");
@@ -88,7 +88,7 @@ const at::Tensor& CheckSingle(const char* call, const std::string& what, const T
 
 const at::Tensor& CheckSingleRead(const char* call, const std::string& what, const Tensors& tensors) {
   TORCH_CHECK_VALUE(tensors.size() == 1, call, ": ", tensors.size(), " tensors were given as ", what,
-                    ", but a process has one in a call; make a call for each of them");
+                    ", but a process passes one per call; make a call for each of them");
   CheckReadTensor(call, what, tensors[0]);
   return tensors[0];
 }

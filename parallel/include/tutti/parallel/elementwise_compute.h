@@ -115,7 +115,7 @@ class ElementwiseCompute : public Compute {
   }
 
   void copy(const Tensor& from, const Tensor& to, bool accumulate) override {
-    require_equal("the number of elements to copy", from.count(), "of those they are copied to", to.count());
+    require_equal("the number of elements to copy", from.count(), "the number of elements to copy to", to.count());
     ByTypes(from, to, [&]<typename From, typename To>(const From* source, To* target) {
       each(from.count(), CopyElement<From, To>{source, target, accumulate});
     });
