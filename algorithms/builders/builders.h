@@ -20,9 +20,9 @@ Schedule BuildGrouped(const ScheduleRequest& request);
 // The most ranks: a first rank reads a group at once, and every rank reads a partial sum of each group.
 inline constexpr int kMaxGroupedRanks = kMaxReads * kMaxReads;
 
-// ring.cc. REQUIRES: all_reduce, reduce_scatter, all_gather, broadcast or reduce; nranks > 1. Channel c visits the ranks
-// in the order of the rank layout's ring c, or node by node where it names none, or 0, 1, ..., nranks-1 where there is
-// no rank layout.
+// ring.cc. REQUIRES: all_reduce, reduce_scatter, all_gather, broadcast or reduce; nranks > 1. Channel c visits the
+// ranks in the order of the rank layout's ring c, or node by node where it names none, or 0, 1, ..., nranks-1 where
+// there is no rank layout.
 Schedule BuildRing(const ScheduleRequest& request);
 
 // recursive.cc. REQUIRES: all_reduce, reduce_scatter or all_gather; nranks > 1.
@@ -31,8 +31,8 @@ Schedule BuildRecursive(const ScheduleRequest& request);
 // recursive_doubling.cc. REQUIRES: all_reduce; nranks > 1.
 Schedule BuildRecursiveDoubling(const ScheduleRequest& request);
 
-// bruck.cc. REQUIRES: all_gather or all_to_all; nranks > 1. All-to-all passes other ranks' blocks on, so all blocks must
-// have the same length: it has no v-form.
+// bruck.cc. REQUIRES: all_gather or all_to_all; nranks > 1. All-to-all passes other ranks' blocks on, so all blocks
+// must have the same length: it has no v-form.
 Schedule BuildBruck(const ScheduleRequest& request);
 
 // binomial.cc. REQUIRES: broadcast, reduce, gather or scatter; nranks > 1.
@@ -48,9 +48,9 @@ Schedule BuildTwoLevel(const ScheduleRequest& request);
 // Two channels for each one asked for, as BuildDoubleBinaryTree. REQUIRES: all_reduce, broadcast or reduce; nranks > 1.
 Schedule BuildTwoLevelTree(const ScheduleRequest& request);
 
-// baselines.cc. Every rank sends everything to one server, rank 0 or the root, which sums and sends everything back: its
-// link carries nranks - 1 times the data each way. Li et al., "Scaling Distributed Machine Learning with the Parameter
-// Server" (2014). REQUIRES: all_reduce, broadcast or reduce; nranks > 1.
+// baselines.cc. Every rank sends everything to one server, rank 0 or the root, which sums and sends everything back:
+// its link carries nranks - 1 times the data each way. Li et al., "Scaling Distributed Machine Learning with the
+// Parameter Server" (2014). REQUIRES: all_reduce, broadcast or reduce; nranks > 1.
 Schedule BuildParameterServer(const ScheduleRequest& request);
 // Every rank sends everything to all others, and sums for itself: nranks * (nranks - 1) times the data. Grama et al.,
 // "Introduction to Parallel Computing" (2003), chapter 4, which names the pattern. REQUIRES: all_reduce; nranks > 1.

@@ -144,8 +144,8 @@ struct Schedule {
   // builder sets this, the verifier proves it.
   bool reference_safe = false;
   bool reference_safe_in_place = false;
-  // Whether a channel's steps may run as the one lane that InOneLane makes, where each runs once. build.h sets this, the
-  // verifier's tests prove it.
+  // Whether a channel's steps may run as the one lane that InOneLane makes, where each runs once. build.h sets this,
+  // the verifier's tests prove it.
   bool one_lane_safe = false;
 
   int parts() const { return HasBlocksOfRanks(collective) ? blocks / nranks : 1; }

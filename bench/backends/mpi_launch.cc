@@ -55,8 +55,8 @@ std::string BroadcastName(const tuttiMpiModule_t& mpi, const std::string& name) 
 
 void ServeOverMpi(const tuttiMpiModule_t& mpi, const std::string& control, const CallSettings& settings) {
   if (settings.pin) PinToCore(mpi.rank());
-  Channel channel = Channel::Connect(control);
-  Serve(channel, {mpi.rank(), mpi.ranks()}, settings,
+  ControlSocket socket = ControlSocket::Connect(control);
+  Serve(socket, {mpi.rank(), mpi.ranks()}, settings,
         [&](const Place& place, const CallSettings& call, const Exchange& exchange) {
           exchange(place.rank, place.ranks, {});
           tuttiComm_t comm = nullptr;

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/worker/channel.h"
+#include "bench/worker/control_socket.h"
 
 namespace tutti::bench {
 

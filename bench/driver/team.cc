@@ -73,9 +73,9 @@ std::unique_ptr<Team> Team::Refused(const std::string& library, const std::strin
 }
 
 Team::~Team() {
-  for (Channel& channel : channels_) {
+  for (ControlSocket& socket : sockets_) {
     try {
-      if (alive_) channel.Send({{"do", "quit"}});
+      if (alive_) socket.Send({{"do", "quit"}});
     } catch (const std::exception&) {
       // The rank ended first.
     }
@@ -84,19 +84,19 @@ Team::~Team() {
   for (const auto& process : processes_) {
     if (alive_) process->Outcome(Until(deadline));
   }
-  channels_.clear();  // hangs up on the remaining ranks
+  sockets_.clear();  // hangs up on the remaining ranks
 }
 
 void Team::Assemble(Listener& listener, int ranks, Milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
-  std::vector<std::optional<Channel>> by_rank(static_cast<std::size_t>(ranks));
+  std::vector<std::optional<ControlSocket>> by_rank(static_cast<std::size_t>(ranks));
   Json offers = Json::array();
   pids_.resize(by_rank.size());
   for (int i = 0; i < ranks; ++i) offers.push_back(Json::binary({}));
   for (int come = 0; come < ranks;) {
     constexpr Milliseconds kGlance{100};
-    std::optional<Channel> channel = listener.Accept(std::min(kGlance, Until(deadline)));
-    if (!channel) {
+    std::optional<ControlSocket> socket = listener.Accept(std::min(kGlance, Until(deadline)));
+    if (!socket) {
       for (const auto& process : processes_) {
         if (const auto outcome = process->Outcome(Milliseconds(0))) {
           Lose(fmt::format("process {} {} before it was ready", process->pid(), *outcome));
@@ -108,8 +108,8 @@ void Team::Assemble(Listener& listener, int ranks, Milliseconds timeout) {
       continue;
     }
     // A rank says hello as soon as it connects. Its library may take long to start, but then the whole team does.
-    if (WaitForAny({&*channel}, Until(deadline)).empty()) Lose("a rank connected but sent no message");
-    const std::optional<Json> hello = channel->Receive();
+    if (WaitForAny({&*socket}, Until(deadline)).empty()) Lose("a rank connected but sent no message");
+    const std::optional<Json> hello = socket->Receive();
     if (!hello) Lose("a rank ended while its library started");
     if (hello->contains("error")) Lose(hello->at("error"));
     const int rank = hello->at("rank");
@@ -119,10 +119,10 @@ void Team::Assemble(Listener& listener, int ranks, Milliseconds timeout) {
     }
     offers[static_cast<std::size_t>(rank)] = hello->at("offer");
     pids_[static_cast<std::size_t>(rank)] = hello->at("pid");
-    by_rank[static_cast<std::size_t>(rank)] = std::move(channel);
+    by_rank[static_cast<std::size_t>(rank)] = std::move(socket);
     ++come;
   }
-  for (auto& channel : by_rank) channels_.push_back(std::move(*channel));
+  for (auto& socket : by_rank) sockets_.push_back(std::move(*socket));
   alive_ = true;
   const std::vector<Json> replies = Ask({{"offers", std::move(offers)}}, Until(deadline));
   about_ = replies.front().value("about", "");
@@ -133,9 +133,9 @@ void Team::Assemble(Listener& listener, int ranks, Milliseconds timeout) {
 
 std::vector<Json> Team::Ask(const Json& request, Milliseconds timeout) {
   if (!alive_) throw TeamLost(fmt::format("{} had already failed", library_));
-  for (std::size_t rank = 0; rank < channels_.size(); ++rank) {
+  for (std::size_t rank = 0; rank < sockets_.size(); ++rank) {
     try {
-      channels_[rank].Send(request);
+      sockets_[rank].Send(request);
     } catch (const std::exception&) {
       Lose(Join({{rank, WhyGone(rank)}}));
     }
@@ -144,20 +144,20 @@ std::vector<Json> Team::Ask(const Json& request, Milliseconds timeout) {
 }
 
 std::vector<Json> Team::Collect(Milliseconds timeout) {
-  std::vector<std::optional<Json>> replies(channels_.size());
+  std::vector<std::optional<Json>> replies(sockets_.size());
   std::vector<Complaint> complaints;
   bool any_gone = false;
   auto deadline = Clock::now() + timeout;
   for (;;) {
     std::vector<std::size_t> waited;
-    std::vector<const Channel*> waited_channels;
-    for (std::size_t rank = 0; rank < channels_.size(); ++rank) {
+    std::vector<const ControlSocket*> waited_sockets;
+    for (std::size_t rank = 0; rank < sockets_.size(); ++rank) {
       if (replies[rank]) continue;
       waited.push_back(rank);
-      waited_channels.push_back(&channels_[rank]);
+      waited_sockets.push_back(&sockets_[rank]);
     }
     if (waited.empty()) break;
-    const std::vector<std::size_t> ready = WaitForAny(waited_channels, Until(deadline));
+    const std::vector<std::size_t> ready = WaitForAny(waited_sockets, Until(deadline));
     if (ready.empty()) {
       if (complaints.empty()) {
         complaints.push_back(
@@ -167,7 +167,7 @@ std::vector<Json> Team::Collect(Milliseconds timeout) {
     }
     for (const std::size_t index : ready) {
       const std::size_t rank = waited[index];
-      replies[rank] = channels_[rank].Receive();
+      replies[rank] = sockets_[rank].Receive();
       const bool gone = !replies[rank];
       if (gone) replies[rank] = Json::object();
       if (!gone && !replies[rank]->contains("error")) continue;
@@ -189,7 +189,7 @@ std::vector<Json> Team::Collect(Milliseconds timeout) {
 
 std::string Team::WhyGone(std::size_t rank) {
   const std::size_t process = rank / static_cast<std::size_t>(threads_);
-  const bool by_launcher = processes_.size() * static_cast<std::size_t>(threads_) != channels_.size();
+  const bool by_launcher = processes_.size() * static_cast<std::size_t>(threads_) != sockets_.size();
   if (by_launcher) return fmt::format(" (pid {}) is gone", pids_[rank]);
   const auto outcome = processes_[process]->Outcome(Milliseconds(500));
   return fmt::format(" (pid {}) {}", pids_[rank], outcome.value_or("is gone"));
@@ -197,7 +197,7 @@ std::string Team::WhyGone(std::size_t rank) {
 
 void Team::Lose(const std::string& why) {
   alive_ = false;
-  channels_.clear();
+  sockets_.clear();
   std::string message = fmt::format("{}: {}", library_, why);
   for (const auto& process : processes_) {
     process->End();

@@ -11,7 +11,7 @@
 
 #include "bench/driver/launch.h"
 #include "bench/driver/process.h"
-#include "bench/worker/channel.h"
+#include "bench/worker/control_socket.h"
 #include "bench/worker/worker.h"
 
 namespace tutti::bench {
@@ -35,7 +35,7 @@ class Team {
   Team& operator=(const Team&) = delete;
 
   const std::string& library() const { return library_; }
-  int ranks() const { return static_cast<int>(channels_.size()); }
+  int ranks() const { return static_cast<int>(sockets_.size()); }
   bool alive() const { return alive_; }
   // The slowest rank's time from its first call into the library to the return of the last.
   double init_ms() const { return init_ms_; }
@@ -57,7 +57,7 @@ class Team {
   const std::string library_;
   const int threads_ = 1;
   std::vector<std::unique_ptr<Process>> processes_;  // one launcher, or ranks / threads
-  std::vector<Channel> channels_;                    // by rank
+  std::vector<ControlSocket> sockets_;               // by rank
   std::vector<int> pids_;                            // by rank
   bool alive_ = false;
   double init_ms_ = 0;

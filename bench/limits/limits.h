@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/worker/channel.h"
+#include "bench/worker/control_socket.h"
 
 namespace tutti::bench {
 

@@ -1,7 +1,7 @@
 // A description of this machine for result files. Reads /proc only.
 #pragma once
 
-#include "bench/worker/channel.h"
+#include "bench/worker/control_socket.h"
 
 namespace tutti::bench {
 

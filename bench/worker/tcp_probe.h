@@ -4,7 +4,7 @@
 // Thread-safety: one thread.
 #pragma once
 
-#include "bench/worker/channel.h"
+#include "bench/worker/control_socket.h"
 
 namespace tutti::bench {
 

@@ -142,29 +142,29 @@ class Rank {
   std::map<int, BoundCall> graphs_;  // by the number of calls; also point into buffers_
 };
 
-// A rank that hangs inside its library cannot read its channel, so a separate thread waits for the hang-up.
-void EndWithBench(const std::shared_ptr<Channel>& channel) {
-  std::thread([channel] {
-    channel->WaitForHangUp();
+// A rank that hangs inside its library cannot read its socket, so a separate thread waits for the hang-up.
+void EndWithBench(const std::shared_ptr<ControlSocket>& socket) {
+  std::thread([socket] {
+    socket->WaitForHangUp();
     ::_exit(EXIT_FAILURE);
   }).detach();
 }
 
 void ServeRank(const WorkerOrders& orders, int rank) {
   if (orders.settings.pin) PinToCore(rank);
-  const auto channel = std::make_shared<Channel>(Channel::Connect(orders.control));
-  EndWithBench(channel);
-  Serve(*channel, {rank, orders.ranks, orders.threads}, orders.settings, MakeLibrary);
+  const auto socket = std::make_shared<ControlSocket>(ControlSocket::Connect(orders.control));
+  EndWithBench(socket);
+  Serve(*socket, {rank, orders.ranks, orders.threads}, orders.settings, MakeLibrary);
 }
 
 }  // namespace
 
-void Serve(Channel& channel, const Place& place, const CallSettings& settings, const LibraryMaker& make) {
+void Serve(ControlSocket& socket, const Place& place, const CallSettings& settings, const LibraryMaker& make) {
   double waited_us = 0;  // waiting for the other ranks: not the library's time
   const Exchange exchange = [&](int rank, int ranks, Blob mine) {
     const double start = NowMicroseconds(CLOCK_MONOTONIC);
-    channel.Send({{"rank", rank}, {"ranks", ranks}, {"pid", ::getpid()}, {"offer", Json::binary(std::move(mine))}});
-    const std::optional<Json> reply = channel.Receive();
+    socket.Send({{"rank", rank}, {"ranks", ranks}, {"pid", ::getpid()}, {"offer", Json::binary(std::move(mine))}});
+    const std::optional<Json> reply = socket.Receive();
     if (!reply) throw std::runtime_error("tutti-bench has ended");
     std::vector<Blob> blobs;
     for (const Json& offer : reply->at("offers")) blobs.push_back(offer.get_binary());
@@ -175,13 +175,13 @@ void Serve(Channel& channel, const Place& place, const CallSettings& settings, c
   try {
     const double start = NowMicroseconds(CLOCK_MONOTONIC);
     library = make(place, settings, exchange);
-    channel.Send({{"init_us", NowMicroseconds(CLOCK_MONOTONIC) - start - waited_us}, {"about", library->About()}});
+    socket.Send({{"init_us", NowMicroseconds(CLOCK_MONOTONIC) - start - waited_us}, {"about", library->About()}});
   } catch (const std::exception& error) {
-    channel.Send({{"error", error.what()}});
+    socket.Send({{"error", error.what()}});
     throw;
   }
   Rank rank(*library, place.rank, settings);
-  while (const std::optional<Json> request = channel.Receive()) {
+  while (const std::optional<Json> request = socket.Receive()) {
     if (request->at("do") == "quit") return;
     Json reply;
     try {
@@ -189,7 +189,7 @@ void Serve(Channel& channel, const Place& place, const CallSettings& settings, c
     } catch (const std::exception& error) {
       reply = {{"error", error.what()}};
     }
-    channel.Send(reply);
+    socket.Send(reply);
   }
 }
 

@@ -1,5 +1,5 @@
-// One measured rank: serves the bench's requests on its control channel and sleeps in between. No rank spins while
-// another library is measured, and none outlives the bench: when the channel hangs up, the process ends wherever it is.
+// One measured rank: serves the bench's requests on its control socket and sleeps in between. No rank spins while
+// another library is measured, and none outlives the bench: when the socket hangs up, the process ends wherever it is.
 //
 // Requests (field "do") and replies; every reply may be {"error": text} instead:
 //   prepare {operation}              -> {supported}        allocates and fills
@@ -19,7 +19,7 @@
 #include <string>
 
 #include "bench/backends/library.h"
-#include "bench/worker/channel.h"
+#include "bench/worker/control_socket.h"
 #include "bench/worker/pin.h"
 
 namespace tutti::bench {
@@ -27,7 +27,7 @@ namespace tutti::bench {
 using LibraryMaker = std::function<std::unique_ptr<Library>(const Place&, const CallSettings&, const Exchange&)>;
 
 // Serves until quit or hang-up. Throws what `make` throws.
-void Serve(Channel& channel, const Place& place, const CallSettings& settings, const LibraryMaker& make);
+void Serve(ControlSocket& socket, const Place& place, const CallSettings& settings, const LibraryMaker& make);
 
 // The data that a process needs to become a rank. One environment variable carries it.
 struct WorkerOrders {

@@ -83,7 +83,8 @@ class Run {
     bind(launch_);
     Restart();
   }
-  // The last call again, with other buffers. REQUIRES: not running; plan().one_pass(); otherwise the launch is the same.
+  // The last call again, with other buffers. REQUIRES: not running; plan().one_pass(); otherwise the launch is the
+  // same.
   void StartAgain(const std::byte* input, std::byte* output, std::uint32_t tag);
   std::size_t channels() const { return states_.size(); }
   // Advances every `stride`-th channel from `first` on, each until it is blocked. Faulted: one of them is.

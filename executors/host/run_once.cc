@@ -1,5 +1,5 @@
-// Runs of plans of one pass (Plan::one_pass): one lane, every step once, and slots that carry their data. Small messages
-// are such runs, so this is the path whose instructions count.
+// Runs of plans of one pass (Plan::one_pass): one lane, every step once, and slots that carry their data. Most small
+// messages are such runs, so every instruction here counts.
 #include "base/numbers/datatype.h"
 #include "executors/host/doorbell.h"
 #include "executors/host/kernels/copy.h"
@@ -41,6 +41,11 @@ Run::Progress Run::AdvanceOnce() {
       lane.step = 0;
       ++lane.chunk;
     }
+  }
+  // Results of strided steps may bypass the caches: see AdvanceChannel.
+  if (state.streamed) [[unlikely]] {
+    host_kernels::StreamFence();
+    state.streamed = false;
   }
   // The network must have taken this rank's slots, because the caller may not drive it again soon.
   if (fabric_.network() != nullptr && !Drained(channel, false)) return moved ? Progress::moved : Progress::blocked;

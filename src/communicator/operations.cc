@@ -48,7 +48,8 @@ Active Operations::Begin(const plan::Operation& operation) {
     Record(active, packed, order);
   } else {
     PublishCollective(active, packed);
-    if (keeps_calls_ && active.plan->plan.one_pass() && operation.plain() && !operation.scaled) {
+    const bool barrier = operation.collective == schedule::Collective::barrier;
+    if (keeps_calls_ && active.plan->plan.one_pass() && operation.plain() && !operation.scaled && !barrier) {
       repeated_.Keep(operation, *active.plan, packed);
     }
   }

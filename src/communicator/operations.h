@@ -63,8 +63,8 @@ class Operations {
   RepeatedCall* Repeated(const plan::PlainCall& call) { return repeated_.Find(call); }
   // Begins that operation again. The result is good until the next operation begins. REQUIRES: Repeated(call) found it.
   Active BeginAgain(RepeatedCall& repeated, const plan::PlainCall& call) noexcept;
-  // Ends an operation successfully, and counts it. From time to time checks the other ranks; returns an error if one has
-  // called something else in one of the operations so far, or has failed.
+  // Ends an operation successfully, and counts it. From time to time checks the other ranks; returns an error if one
+  // has called something else in one of the operations so far, or has failed.
   std::optional<Error> End(const Active& active);
 
   // Trim: if there are many. Plans are made again when they are needed. REQUIRES: nothing runs.

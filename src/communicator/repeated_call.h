@@ -13,8 +13,8 @@
 
 namespace tutti::comm {
 
-// A call that was checked and has begun by a plan of one pass. Such a plan's slots carry their data, so the addresses of
-// the buffers are all that may change.
+// A call that was checked and has begun by a plan of one pass. Such a plan's slots carry their data, so the addresses
+// of the buffers are all that may change.
 class RepeatedCall {
  public:
   bool IsBy(const plan::BoundPlan& plan) const { return plan_ == &plan; }

@@ -1,5 +1,5 @@
-// base/numbers/lowp.h's conversions for vectors: the same bits for the same element, whatever the target and the vector's
-// width. Included once per Highway target (hwy/foreach_target.h), hence the toggled guard.
+// base/numbers/lowp.h's conversions for vectors: the same bits for the same element, whatever the target and the
+// vector's width. Included once per Highway target (hwy/foreach_target.h), hence the toggled guard.
 //
 // A vector of codes is a vector of int32, one code a lane. D is always the fp32 tag.
 #if defined(TUTTI_HOST_LOWP_INL) == defined(HWY_TARGET_TOGGLE)

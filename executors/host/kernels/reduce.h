@@ -7,7 +7,8 @@
 // written.
 //
 // - Integers: sum and product wrap; division truncates toward zero.
-// - 8- and 16-bit floats accumulate in fp32 and are rounded once, at the end (base/numbers/lowp.h: how, and what saturates).
+// - 8- and 16-bit floats accumulate in fp32 and are rounded once, at the end (base/numbers/lowp.h: how, and what
+// saturates).
 // - min, max: IEEE 754-2019 minimum and maximum. -0 < +0, and one NaN among the sources makes a NaN.
 // - A NaN result is the type's canonical one (fp32 0x7fc00000, fp64 0x7ff8000000000000, 16-bit 0x7fff, fp8 0x7f),
 //   whatever the signs and payloads of the sources. A copy of one source is no reduction and keeps its bits.

@@ -83,14 +83,14 @@ Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, GroupIdentity ide
     : BackendBase(identity.rank, identity.ranks),
       store_(store),
       options_(c10::make_intrusive<BackendBase::Options>("tutti", identity.timeout)),
-      channels_(std::make_shared<Channels>(std::move(identity), std::make_shared<StoreBoard>(store))),
-      collectives_(channels_->Collectives()),
-      any_source_(channels_) {}
+      queues_(std::make_shared<TaskQueues>(std::move(identity), std::make_shared<StoreBoard>(store))),
+      collectives_(queues_->Collectives()),
+      any_source_(queues_) {}
 
 Backend::~Backend() {
   const WithoutPythonsLock unlocked;
   any_source_.Close();
-  channels_->Close();
+  queues_->Close();
 }
 
 Backend::WorkPtr Backend::Issue(c10::intrusive_ptr<OperationWork> work) {
@@ -100,29 +100,28 @@ Backend::WorkPtr Backend::Issue(c10::intrusive_ptr<OperationWork> work) {
   return work;
 }
 
-Backend::WorkPtr Backend::Issue(std::shared_ptr<Channel> channel, Call call, Operation::Body body) {
-  return Issue(
-      c10::make_intrusive<OperationWork>(std::move(channel), channels_, rank_, std::move(call), std::move(body)));
+Backend::WorkPtr Backend::Issue(std::shared_ptr<TaskQueue> queue, Call call, Operation::Body body) {
+  return Issue(c10::make_intrusive<OperationWork>(std::move(queue), queues_, rank_, std::move(call), std::move(body)));
 }
 
-Backend::WorkPtr Backend::IssueOnDevice(DeviceChannel channel, Call call, Operation::Body body, Waits waits) {
+Backend::WorkPtr Backend::IssueOnDevice(DeviceTaskQueue queue, Call call, Operation::Body body, Waits waits) {
   return Issue(
-      c10::make_intrusive<DeviceWork>(std::move(channel), channels_, rank_, std::move(call), std::move(body), waits));
+      c10::make_intrusive<DeviceWork>(std::move(queue), queues_, rank_, std::move(call), std::move(body), waits));
 }
 
 Backend::WorkPtr Backend::IssueCollective(Call call, Operation::Body body) {
   ++issued_;
   const auto& tensors = call.inputs.empty() ? call.results : call.inputs;
   if (!tensors.empty() && !tensors[0].device().is_cpu()) {
-    auto channel = channels_->Collectives(tensors[0].device());
-    return IssueOnDevice(std::move(channel), std::move(call), std::move(body));
+    auto queue = queues_->Collectives(tensors[0].device());
+    return IssueOnDevice(std::move(queue), std::move(call), std::move(body));
   }
   return Issue(collectives_, std::move(call), std::move(body));
 }
 
 const Scratches& Backend::ScratchesFor(const at::Tensor& tensor) {
-  // The lane lives as long as the group.
-  return tensor.device().is_cpu() ? host_scratches_ : channels_->Collectives(tensor.device()).lane->scratches();
+  // The task stream lives as long as the group.
+  return tensor.device().is_cpu() ? host_scratches_ : queues_->Collectives(tensor.device()).task_stream->scratches();
 }
 
 // Runs on the host unless the caller names a device.
@@ -131,7 +130,7 @@ Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
   auto body = [](const On& on) { Check(tuttiBarrier(on.comm, on.stream), on.comm); };
   if (const auto device = DeviceOfBarrier(options)) {
     ++issued_;
-    return IssueOnDevice(channels_->Collectives(*device), std::move(call), std::move(body), Waits::host);
+    return IssueOnDevice(queues_->Collectives(*device), std::move(call), std::move(body), Waits::host);
   }
   return IssueCollective(std::move(call), std::move(body));
 }

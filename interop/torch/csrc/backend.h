@@ -1,28 +1,28 @@
 // The c10d backend `tutti`: implements torch.distributed's calls on tensors in host memory and on devices (devices.h).
 //
-// A call checks its tensors in the caller's thread, issues an operation on a channel and returns its Work without
-// waiting (channel.h describes which thread runs it, device_operation.h what differs on a device). Collectives of one
-// group run in the order of issue; sends and receives run in order per partner, direction and tag. Each device has its
-// own order.
+// A call checks its tensors in the caller's thread, issues an operation on a queue and returns its Work without
+// waiting (task_queue.h describes which thread runs it, device_operation.h what differs on a device). Collectives of
+// one group run in the order of issue; sends and receives run in order per partner, direction and tag. Each device has
+// its own order.
 //
 // Older PyTorch versions lack some of these calls and never make them, so those calls are declared without `override`.
 //
 // Files: backend.cc, groups.cc, reductions.cc, moves.cc, point_to_point.cc.
 //
 // Thread-safety: as c10d requires: the caller issues ordered calls from one thread or orders them itself. The
-// destructor waits for running operations (Channel).
+// destructor waits for running operations (TaskQueue).
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "interop/torch/csrc/channels.h"
 #include "interop/torch/csrc/ops/any_source.h"
 #include "interop/torch/csrc/ops/device_operation.h"
 #include "interop/torch/csrc/ops/operation.h"
 #include "interop/torch/csrc/ops/reduction.h"
 #include "interop/torch/csrc/ops/tensors.h"
+#include "interop/torch/csrc/task_queues.h"
 #if TUTTI_TORCH_2
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #else
@@ -104,10 +104,10 @@ class Backend : public BackendBase {
   void CheckAllGatherInto(const char* call, const at::Tensor& output, const at::Tensor& input) const;
   void CheckReduceScatterFrom(const char* call, const at::Tensor& output, const at::Tensor& input) const;
   WorkPtr IssueCollective(Call call, Operation::Body body);
-  WorkPtr IssueOnDevice(DeviceChannel channel, Call call, Operation::Body body, Waits waits = Waits::stream);
-  // The scratch of the channel that runs collectives on tensors such as this one.
+  WorkPtr IssueOnDevice(DeviceTaskQueue queue, Call call, Operation::Body body, Waits waits = Waits::stream);
+  // The scratch of the queue that runs collectives on tensors such as this one.
   const Scratches& ScratchesFor(const at::Tensor& tensor);
-  WorkPtr Issue(std::shared_ptr<Channel> channel, Call call, Operation::Body body);
+  WorkPtr Issue(std::shared_ptr<TaskQueue> queue, Call call, Operation::Body body);
   WorkPtr Issue(c10::intrusive_ptr<OperationWork> work);
 
   c10::intrusive_ptr<BackendBase> MakeFrom(const c10::intrusive_ptr<c10d::Store>& store, const char* call,
@@ -116,8 +116,8 @@ class Backend : public BackendBase {
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const c10::intrusive_ptr<BackendBase::Options> options_;
-  const std::shared_ptr<Channels> channels_;
-  const std::shared_ptr<Channel> collectives_;
+  const std::shared_ptr<TaskQueues> queues_;
+  const std::shared_ptr<TaskQueue> collectives_;
   AnySource any_source_;
   const Scratches host_scratches_{std::make_shared<Scratch>(at::kCPU), std::make_shared<Scratch>(at::kCPU)};
   std::uint64_t issued_ = 0;     // collectives

@@ -18,7 +18,7 @@ constexpr int kShrinkAbort = 1;  // torch.distributed.SHRINK_ABORT
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   const auto timeout = options.timeout.count() < 0 ? options_->timeout : options.timeout;
   try {
-    MonitoredBarrier(channels_->meeting_of_all(), channels_->board(), monitored_++, timeout, wait_all_ranks);
+    MonitoredBarrier(queues_->meeting_of_all(), queues_->board(), monitored_++, timeout, wait_all_ranks);
   } catch (const Failure&) {
     std::rethrow_exception(ForPython(std::current_exception()));
   }
@@ -27,7 +27,7 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
 void Backend::setTimeout(std::chrono::milliseconds timeout) {
   TORCH_CHECK_VALUE(timeout.count() > 0, "set_timeout: the timeout is ", timeout.count(), " ms, but must be above 0");
   options_->timeout = timeout;
-  channels_->SetTimeout(timeout);
+  queues_->SetTimeout(timeout);
 }
 
 // A group of some of this group's ranks, in the order of `ranks`, over this group's store or another that they share.
@@ -36,7 +36,7 @@ c10::intrusive_ptr<BackendBase> Backend::MakeFrom(const c10::intrusive_ptr<c10d:
                                                   const std::string& name) const {
   const auto own = std::find(ranks.begin(), ranks.end(), rank_);
   TORCH_CHECK_VALUE(own != ranks.end(), call, ": rank ", rank_, " is not one of the new group's ranks, ", ranks);
-  const auto& global_ranks = channels_->identity().global_ranks;
+  const auto& global_ranks = queues_->identity().global_ranks;
   GroupIdentity identity;
   identity.name = name;
   identity.rank = static_cast<int>(own - ranks.begin());
@@ -53,7 +53,7 @@ c10::intrusive_ptr<BackendBase> Backend::MakeFrom(const c10::intrusive_ptr<c10d:
 c10::intrusive_ptr<BackendBase> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                const std::vector<int>& ranks,
                                                const c10::intrusive_ptr<BackendBase::Options>& options) {
-  auto name = channels_->identity().name + ", split";
+  auto name = queues_->identity().name + ", split";
   for (const auto rank : ranks) name += " " + std::to_string(rank);
   return MakeFrom(store, "split_group", ranks, options ? options->timeout : options_->timeout, name);
 }
@@ -61,7 +61,7 @@ c10::intrusive_ptr<BackendBase> Backend::split(const c10::intrusive_ptr<c10d::St
 c10::intrusive_ptr<BackendBase> Backend::shrink(const std::vector<std::int64_t>& excluded, int flags,
                                                 const c10::intrusive_ptr<BackendBase::Options>& options) {
   std::vector<int> left;
-  auto name = channels_->identity().name + ", without";
+  auto name = queues_->identity().name + ", without";
   for (int rank = 0; rank < size_; ++rank) {
     if (std::find(excluded.begin(), excluded.end(), rank) == excluded.end()) {
       left.push_back(rank);
@@ -69,7 +69,7 @@ c10::intrusive_ptr<BackendBase> Backend::shrink(const std::vector<std::int64_t>&
       name += " " + std::to_string(rank);
     }
   }
-  if (flags == kShrinkAbort) channels_->Stop();
+  if (flags == kShrinkAbort) queues_->Stop();
   const auto store = c10::make_intrusive<c10d::PrefixStore>("shrunk", store_);
   return MakeFrom(store, "shrink_group", left, options ? options->timeout : options_->timeout, name);
 }

@@ -1,9 +1,9 @@
-// The threads of a channel. At most one of them is *on duty* and serves the channel's queue. A worker that enters
+// The threads of a task queue. At most one of them is *on duty* and runs the queued tasks. A worker that enters
 // callbacks, which may wait for later tasks, is off duty until it returns. A thread that finds a task in the queue and
-// no worker on duty calls another one (Channel::EnsureWorker). One worker that is no longer needed stays as a spare, so
-// that consecutive callbacks start no threads.
+// no worker on duty calls another one (TaskQueue::EnsureWorker). One worker that is no longer needed stays as a spare,
+// so that consecutive callbacks start no threads.
 //
-// Thread-safety: the channel's mutex guards everything; the caller of a function holds it.
+// Thread-safety: the queue's mutex guards everything; the caller of a function holds it.
 #pragma once
 
 #include <condition_variable>

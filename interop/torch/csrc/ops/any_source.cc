@@ -18,11 +18,11 @@ namespace tutti::pytorch {
 struct AnySource::State {
   using From = std::pair<int, int>;  // sender, tag
 
-  std::mutex mutex;  // guards what follows. Channel locks are taken under it, never the reverse
+  std::mutex mutex;  // guards what follows. TaskQueue locks are taken under it, never the reverse
   std::condition_variable changed;
   bool closed = false;
   std::map<From, std::deque<std::shared_ptr<HeldMessage>>> held;  // posted, not yet claimed
-  std::map<From, std::exception_ptr> failed;                      // channels that gave an error instead of a message
+  std::map<From, std::exception_ptr> failed;                      // queues that gave an error instead of a message
 };
 
 class HeldMessage : public Task {
@@ -32,7 +32,7 @@ class HeldMessage : public Task {
 
   const at::Tensor& memory() const { return memory_; }
   int from() const { return from_; }
-  // Both REQUIRE: the state's lock is held, or the caller is a later task of its channel.
+  // Both REQUIRE: the state's lock is held, or the caller is a later task of its queue.
   bool has_ended() const { return has_ended_; }
   const std::exception_ptr& error() const { return error_; }
 
@@ -56,11 +56,11 @@ class HeldMessage : public Task {
   std::exception_ptr error_;
 };
 
-AnySource::AnySource(std::shared_ptr<Channels> channels)
-    : state_(std::make_shared<State>()), channels_(std::move(channels)) {}
+AnySource::AnySource(std::shared_ptr<TaskQueues> queues)
+    : state_(std::make_shared<State>()), queues_(std::move(queues)) {}
 
 int AnySource::Receive(const at::Tensor& tensor, int tag) {
-  const auto& identity = channels_->identity();
+  const auto& identity = queues_->identity();
   std::unique_lock lock(state_->mutex);
   for (;;) {
     if (state_->closed) throw Failure(tuttiRemoteError, "tutti: recv from any source: the process group was destroyed");
@@ -73,9 +73,9 @@ int AnySource::Receive(const at::Tensor& tensor, int tag) {
       auto& held = state_->held[key];
       if (error == nullptr && held.empty()) {
         held.push_back(std::make_shared<HeldMessage>(state_, tensor, from));
-        const auto channel = channels_->PointToPoint(from, identity.rank, tag);
-        channel->Issue(held.front());
-        channel->Hurry();
+        const auto queue = queues_->PointToPoint(from, identity.rank, tag);
+        queue->Issue(held.front());
+        queue->Hurry();
       }
       if (!held.empty() && held.front()->has_ended()) {
         const auto message = held.front();

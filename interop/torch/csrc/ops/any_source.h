@@ -5,7 +5,7 @@
 // arrive is copied to the waiting receive. The others stay posted as the next messages of their ranks: the next receive
 // from such a rank, by name or from any, gets them.
 //
-// Invariants: while a receive-from-any waits, every other rank whose channel has not failed has an unclaimed held
+// Invariants: while a receive-from-any waits, every other rank whose queue has not failed has an unclaimed held
 // message. Held messages of a sender and tag are handed out in the order of posting. A held message has the size and
 // type of the receive that posted it; if the receive that gets it differs, that is an error, as it would be if the two
 // had met directly.
@@ -17,7 +17,7 @@
 
 #include <memory>
 
-#include "interop/torch/csrc/channels.h"
+#include "interop/torch/csrc/task_queues.h"
 
 namespace tutti::pytorch {
 
@@ -25,7 +25,7 @@ class HeldMessage;
 
 class AnySource {
  public:
-  explicit AnySource(std::shared_ptr<Channels> channels);
+  explicit AnySource(std::shared_ptr<TaskQueues> queues);
   AnySource(const AnySource&) = delete;
   AnySource& operator=(const AnySource&) = delete;
 
@@ -33,7 +33,7 @@ class AnySource {
   int Receive(const at::Tensor& tensor, int tag);
   // The next message from `from` if it is held, else null.
   std::shared_ptr<HeldMessage> Claim(int from, int tag);
-  // REQUIRES: Claim returned it, and it has arrived, as is always so in later tasks of its channel.
+  // REQUIRES: Claim returned it, and it has arrived, as is always so in later tasks of its queue.
   static void CopyTo(const HeldMessage& message, const at::Tensor& tensor);
   // From now on Receive throws, also where it is already waiting.
   void Close();
@@ -43,7 +43,7 @@ class AnySource {
   struct State;
 
   const std::shared_ptr<State> state_;
-  const std::shared_ptr<Channels> channels_;
+  const std::shared_ptr<TaskQueues> queues_;
 };
 
 }  // namespace tutti::pytorch

@@ -26,29 +26,29 @@ void Record(const Tensors& tensors, const c10::Stream& stream) {
 
 }  // namespace
 
-DeviceOperation::DeviceOperation(std::shared_ptr<Lane> lane, Body body, const Call& call)
-    : Operation(std::move(body), call.results, call.abandonable, {lane->device()}),
-      lane_(std::move(lane)),
-      before_(lane_->device().type()),
-      after_(lane_->device().type()) {
-  before_.record(CurrentStream(lane_->device()));
-  Record(call.inputs, lane_->stream());
-  Record(call.results, lane_->stream());
-  // Made now, so that the future completes when this is enqueued: then nothing later is on the lane's stream.
+DeviceOperation::DeviceOperation(std::shared_ptr<TaskStream> task_stream, Body body, const Call& call)
+    : Operation(std::move(body), call.results, call.abandonable, {task_stream->device()}),
+      task_stream_(std::move(task_stream)),
+      before_(task_stream_->device().type()),
+      after_(task_stream_->device().type()) {
+  before_.record(CurrentStream(task_stream_->device()));
+  Record(call.inputs, task_stream_->stream());
+  Record(call.results, task_stream_->stream());
+  // Made now, so that the future completes when this is enqueued: then nothing later is on the task stream's stream.
   static_cast<void>(Future());
 }
 
 void DeviceOperation::Run(tuttiComm_t comm) {
   const at::NoGradGuard no_grad;
-  const c10::StreamGuard guard(lane_->stream());
-  before_.block(lane_->stream());
-  RunBody({comm, lane_->native_stream()});
-  after_.record(lane_->stream());
+  const c10::StreamGuard guard(task_stream_->stream());
+  before_.block(task_stream_->stream());
+  RunBody({comm, task_stream_->native_stream()});
+  after_.record(task_stream_->stream());
 }
 
 void DeviceOperation::Complete(c10::ivalue::Future& future, const std::exception_ptr& error) const {
   try {
-    const c10::StreamGuard guard(lane_->stream());
+    const c10::StreamGuard guard(task_stream_->stream());
     Operation::Complete(future, error);
   } catch (const std::exception&) {
     // The device can no longer even be queried.
@@ -56,38 +56,38 @@ void DeviceOperation::Complete(c10::ivalue::Future& future, const std::exception
   }
 }
 
-DeviceWork::DeviceWork(DeviceChannel channel, std::shared_ptr<Siblings> siblings, int rank, Call call,
+DeviceWork::DeviceWork(DeviceTaskQueue queue, std::shared_ptr<Siblings> siblings, int rank, Call call,
                        Operation::Body body, Waits waits)
-    : DeviceWork(channel, std::move(siblings), rank, call,
-                 std::make_shared<DeviceOperation>(channel.lane, std::move(body), call), waits) {}
+    : DeviceWork(queue, std::move(siblings), rank, call,
+                 std::make_shared<DeviceOperation>(queue.task_stream, std::move(body), call), waits) {}
 
-DeviceWork::DeviceWork(DeviceChannel channel, std::shared_ptr<Siblings> siblings, int rank, Call call,
+DeviceWork::DeviceWork(DeviceTaskQueue queue, std::shared_ptr<Siblings> siblings, int rank, Call call,
                        std::shared_ptr<DeviceOperation> operation, Waits waits)
-    : OperationWork(std::move(channel.channel), std::move(siblings), rank, std::move(call), operation),
-      lane_(std::move(channel.lane)),
+    : OperationWork(std::move(queue.queue), std::move(siblings), rank, std::move(call), operation),
+      task_stream_(std::move(queue.task_stream)),
       operation_(std::move(operation)),
       waits_(waits) {}
 
 void DeviceWork::Issue() {
   OperationWork::Issue();
-  if (!lane_->IsOpen()) return channel().Hurry();
-  channel().Wait(*operation_);
+  if (!task_stream_->IsOpen()) return queue().Hurry();
+  queue().Wait(*operation_);
   if (operation_->Error() != nullptr) std::rethrow_exception(operation_->Error());
 }
 
 bool DeviceWork::isCompleted() {
   return OperationWork::isCompleted() &&
-         (operation_->Error() != nullptr || operation_->HasRun() || lane_->Failure() != nullptr);
+         (operation_->Error() != nullptr || operation_->HasRun() || task_stream_->Failure() != nullptr);
 }
 
 bool DeviceWork::isSuccess() const { return operation_->IsDone() && exception() == nullptr && operation_->HasRun(); }
 
 std::exception_ptr DeviceWork::exception() const {
   const auto error = OperationWork::exception();
-  return error != nullptr ? error : ForPython(lane_->Failure());
+  return error != nullptr ? error : ForPython(task_stream_->Failure());
 }
 
-void DeviceWork::synchronize() { operation_->PutBefore(CurrentStream(lane_->device())); }
+void DeviceWork::synchronize() { operation_->PutBefore(CurrentStream(task_stream_->device())); }
 
 bool DeviceWork::wait(std::chrono::milliseconds timeout) {
   OperationWork::wait(timeout);

@@ -1,16 +1,16 @@
-// One c10d operation on a device's memory. For its channel it is *done* (operation.h) when it has been enqueued on its
-// lane's stream, behind the work already on the caller's current stream. The rest of c10d's interface refers to the
-// device: wait() puts the caller's current stream behind the operation without blocking the host, is_completed()
-// queries an event, and futures complete at once with the lane's stream, so that their callbacks' streams are behind
-// it.
+// One c10d operation on a device's memory. For its queue it is *done* (operation.h) when it has been enqueued on its
+// task stream's stream, behind the work already on the caller's current stream. The rest of c10d's interface refers to
+// the device: wait() puts the caller's current stream behind the operation without blocking the host, is_completed()
+// queries an event, and futures complete at once with the task stream's stream, so that their callbacks' streams are
+// behind it.
 //
-// Which thread enqueues. Once the communicator exists, the caller does, in the call. Before that, the channel's worker
+// Which thread enqueues. Once the communicator exists, the caller does, in the call. Before that, the queue's worker
 // does: making a communicator waits for the other ranks, which may first need something else of this one, such as its
 // receive before its send. So the call raises failures to enqueue, or wait() does where the communicator did not exist
 // yet; wait(), is_completed() and the next call raise failures of the running operation.
 //
-// Memory. Tensors live until they have been enqueued, and are recorded on the lane's stream, so that PyTorch's caching
-// allocator does not reuse their memory before the operation has run.
+// Memory. Tensors live until they have been enqueued, and are recorded on the task stream's stream, so that PyTorch's
+// caching allocator does not reuse their memory before the operation has run.
 //
 // Thread-safety: as operation.h's.
 #pragma once
@@ -20,15 +20,15 @@
 #include <memory>
 #include <vector>
 
-#include "interop/torch/csrc/channels.h"
 #include "interop/torch/csrc/ops/operation.h"
+#include "interop/torch/csrc/task_queues.h"
 
 namespace tutti::pytorch {
 
 class DeviceOperation : public Operation {
  public:
-  // The operation runs after what is now on the current stream of the lane's device.
-  DeviceOperation(std::shared_ptr<Lane> lane, Body body, const Call& call);
+  // The operation runs after what is now on the current stream of the task stream's device.
+  DeviceOperation(std::shared_ptr<TaskStream> task_stream, Body body, const Call& call);
 
   // Both REQUIRE: IsDone(), and no Error.
   bool HasRun() const { return after_.query(); }
@@ -38,7 +38,7 @@ class DeviceOperation : public Operation {
   void Run(tuttiComm_t comm) override;
   void Complete(c10::ivalue::Future& future, const std::exception_ptr& error) const override;
 
-  const std::shared_ptr<Lane> lane_;
+  const std::shared_ptr<TaskStream> task_stream_;
   c10::Event before_;
   c10::Event after_;
 };
@@ -48,7 +48,7 @@ enum class Waits : bool { stream, host };
 
 class DeviceWork : public OperationWork {
  public:
-  DeviceWork(DeviceChannel channel, std::shared_ptr<Siblings> siblings, int rank, Call call, Operation::Body body,
+  DeviceWork(DeviceTaskQueue queue, std::shared_ptr<Siblings> siblings, int rank, Call call, Operation::Body body,
              Waits waits);
 
   void Issue() override;
@@ -61,12 +61,12 @@ class DeviceWork : public OperationWork {
   bool wait(std::chrono::milliseconds timeout) override;
 
  private:
-  DeviceWork(DeviceChannel channel, std::shared_ptr<Siblings> siblings, int rank, Call call,
+  DeviceWork(DeviceTaskQueue queue, std::shared_ptr<Siblings> siblings, int rank, Call call,
              std::shared_ptr<DeviceOperation> operation, Waits waits);
 
   void BlockHost(std::chrono::milliseconds timeout) const;
 
-  const std::shared_ptr<Lane> lane_;
+  const std::shared_ptr<TaskStream> task_stream_;
   const std::shared_ptr<DeviceOperation> operation_;
   const Waits waits_;
 };

@@ -82,15 +82,15 @@ void Operation::Complete(c10::ivalue::Future& future, const std::exception_ptr& 
   }
 }
 
-OperationWork::OperationWork(std::shared_ptr<Channel> channel, std::shared_ptr<Siblings> siblings, int rank, Call call,
+OperationWork::OperationWork(std::shared_ptr<TaskQueue> queue, std::shared_ptr<Siblings> siblings, int rank, Call call,
                              Operation::Body body)
-    : OperationWork(std::move(channel), std::move(siblings), rank, std::move(call),
+    : OperationWork(std::move(queue), std::move(siblings), rank, std::move(call),
                     std::make_shared<Operation>(std::move(body), std::move(call.results), call.abandonable)) {}
 
-OperationWork::OperationWork(std::shared_ptr<Channel> channel, std::shared_ptr<Siblings> siblings, int rank,
+OperationWork::OperationWork(std::shared_ptr<TaskQueue> queue, std::shared_ptr<Siblings> siblings, int rank,
                              Call&& call, std::shared_ptr<Operation> operation)
     : Work(rank, call.type, call.title, Optional<std::vector<at::Tensor>>(std::move(call.inputs))),
-      channel_(std::move(channel)),
+      queue_(std::move(queue)),
       siblings_(std::move(siblings)),
       operation_(std::move(operation)),
       title_(call.title) {
@@ -100,7 +100,7 @@ OperationWork::OperationWork(std::shared_ptr<Channel> channel, std::shared_ptr<S
 
 void OperationWork::Issue() {
   try {
-    channel_->Issue(operation_);
+    queue_->Issue(operation_);
   } catch (const Failure& failure) {
     throw MakeBackendError(failure.what());
   }
@@ -108,7 +108,7 @@ void OperationWork::Issue() {
 
 bool OperationWork::isCompleted() {
   if (operation_->IsDone()) return true;
-  channel_->Hurry();  // a polling caller does not run tasks itself
+  queue_->Hurry();  // a polling caller does not run tasks itself
   return operation_->IsDone();
 }
 
@@ -122,14 +122,14 @@ void OperationWork::synchronize() {}  // host memory has no streams
 
 bool OperationWork::wait(std::chrono::milliseconds timeout) {
   if (!operation_->IsDone()) {
-    siblings_->HurryAllBut(*channel_);
+    siblings_->HurryAllBut(*queue_);
     const auto limit = siblings_->LimitOfWaits();
     if (timeout.count() > 0) {
-      if (!channel_->WaitFor(*operation_, timeout)) ThrowTimedOut(timeout);
+      if (!queue_->WaitFor(*operation_, timeout)) ThrowTimedOut(timeout);
     } else if (limit.count() <= 0) {
-      channel_->Wait(*operation_);
-    } else if (!channel_->WaitFor(*operation_, limit)) {
-      channel_->Stop();
+      queue_->Wait(*operation_);
+    } else if (!queue_->WaitFor(*operation_, limit)) {
+      queue_->Stop();
       throw MakeBackendError("tutti: " + std::string(tuttiGetErrorString(tuttiTimeoutError)) + ": " + title_ +
                              " was not done within the group's timeout of " + std::to_string(limit.count()) +
                              " ms, which was set after the group was made. The group can no longer be used");
@@ -152,7 +152,7 @@ void OperationWork::abort() {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> OperationWork::getFuture() {
-  if (!operation_->IsDone()) channel_->Hurry();
+  if (!operation_->IsDone()) queue_->Hurry();
   return operation_->Future();
 }
 

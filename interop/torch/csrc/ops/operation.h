@@ -1,4 +1,4 @@
-// One c10d operation: the task that a channel runs, and the Work that the caller gets.
+// One c10d operation: the task that a queue runs, and the Work that the caller gets.
 //
 // An operation is done when its results are in the tensors. It fails with one exception, which wait(), the future and
 // exception() all report.
@@ -13,7 +13,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
-#include "interop/torch/csrc/channel.h"
+#include "interop/torch/csrc/task_queue.h"
 #include "interop/torch/csrc/version.h"
 
 namespace tutti::pytorch {
@@ -23,7 +23,7 @@ class Operation : public Task {
  public:
   using Body = std::function<void(const On&)>;
 
-  // abandonable: no other rank needs it to run (Channel::Close). devices: those of the results, if any.
+  // abandonable: no other rank needs it to run (TaskQueue::Close). devices: those of the results, if any.
   Operation(Body body, std::vector<at::Tensor> results, bool abandonable, std::vector<c10::Device> devices = {});
 
   // Completes with the operation; callbacks run in the thread that completes it.
@@ -73,7 +73,7 @@ struct Call {
 
 class OperationWork : public c10d::Work {
  public:
-  OperationWork(std::shared_ptr<Channel> channel, std::shared_ptr<Siblings> siblings, int rank, Call call,
+  OperationWork(std::shared_ptr<TaskQueue> queue, std::shared_ptr<Siblings> siblings, int rank, Call call,
                 Operation::Body body);
 
   // Separate from the constructor, because it may throw.
@@ -93,14 +93,14 @@ class OperationWork : public c10d::Work {
   float getDuration() const;
 
  protected:
-  OperationWork(std::shared_ptr<Channel> channel, std::shared_ptr<Siblings> siblings, int rank, Call&& call,
+  OperationWork(std::shared_ptr<TaskQueue> queue, std::shared_ptr<Siblings> siblings, int rank, Call&& call,
                 std::shared_ptr<Operation> operation);
 
   [[noreturn]] void ThrowTimedOut(std::chrono::milliseconds timeout) const;
-  Channel& channel() const { return *channel_; }
+  TaskQueue& queue() const { return *queue_; }
 
  private:
-  const std::shared_ptr<Channel> channel_;
+  const std::shared_ptr<TaskQueue> queue_;
   const std::shared_ptr<Siblings> siblings_;
   const std::shared_ptr<Operation> operation_;
   const char* const title_;

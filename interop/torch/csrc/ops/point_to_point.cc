@@ -17,9 +17,9 @@ void CheckPartner(const char* call, const char* what, int partner, int rank, int
 // A receive from any rank, which can report its sender.
 class AnySourceWork : public OperationWork {
  public:
-  AnySourceWork(std::shared_ptr<Channel> channel, std::shared_ptr<Siblings> siblings, int rank, Call call,
+  AnySourceWork(std::shared_ptr<TaskQueue> queue, std::shared_ptr<Siblings> siblings, int rank, Call call,
                 Operation::Body body, std::shared_ptr<const std::atomic<int>> source)
-      : OperationWork(std::move(channel), std::move(siblings), rank, std::move(call), std::move(body)),
+      : OperationWork(std::move(queue), std::move(siblings), rank, std::move(call), std::move(body)),
         source_(std::move(source)) {}
 
   // -1 until the receive is completed.
@@ -38,9 +38,9 @@ Backend::WorkPtr Backend::send(Tensors& tensors, int to, int tag) {
   Call call{c10d::OpType::SEND, "tutti:send", {tensor}, {tensor}};
   auto body = [tensor](const On& on) { SendTo(on, tensor); };
   if (!tensor.device().is_cpu()) {
-    return IssueOnDevice(channels_->PointToPoint(tensor.device(), rank_, to, tag), std::move(call), std::move(body));
+    return IssueOnDevice(queues_->PointToPoint(tensor.device(), rank_, to, tag), std::move(call), std::move(body));
   }
-  return Issue(channels_->PointToPoint(rank_, to, tag), std::move(call), std::move(body));
+  return Issue(queues_->PointToPoint(rank_, to, tag), std::move(call), std::move(body));
 }
 
 Backend::WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
@@ -50,13 +50,13 @@ Backend::WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
   const Call call{c10d::OpType::RECV, "tutti:recv", {tensor}, {tensor}};
   auto body = [tensor](const On& on) { ReceiveFrom(on, tensor); };
   if (!tensor.device().is_cpu()) {
-    return IssueOnDevice(channels_->PointToPoint(tensor.device(), from, rank_, tag), call, std::move(body));
+    return IssueOnDevice(queues_->PointToPoint(tensor.device(), from, rank_, tag), call, std::move(body));
   }
-  const auto channel = channels_->PointToPoint(from, rank_, tag);
+  const auto queue = queues_->PointToPoint(from, rank_, tag);
   if (const auto held = any_source_.Claim(from, tag)) {
-    return Issue(channel, call, [tensor, held](const On&) { AnySource::CopyTo(*held, tensor); });
+    return Issue(queue, call, [tensor, held](const On&) { AnySource::CopyTo(*held, tensor); });
   }
-  return Issue(channel, call, std::move(body));
+  return Issue(queue, call, std::move(body));
 }
 
 Backend::WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
@@ -66,7 +66,7 @@ Backend::WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
   TORCH_CHECK_VALUE(size_ > 1, kCall, ": there is no rank to receive from: the group has 1 rank");
   const auto source = std::make_shared<std::atomic<int>>(-1);
   return Issue(c10::make_intrusive<AnySourceWork>(
-      channels_->WithoutCommunicator(tag), channels_, rank_,
+      queues_->WithoutCommunicator(tag), queues_, rank_,
       Call{c10d::OpType::RECVANYSOURCE, "tutti:recvAnySource", {tensor}, {tensor}, true},
       [this, tensor, tag, source](const On&) {
         // The group outlives its operations, because its destructor ends them.

@@ -49,7 +49,7 @@ bool AllOfOneSize(const Tensors& tensors);
 std::size_t Count(const at::Tensor& tensor);
 
 // Memory that is kept from one operation to the next, because allocating it takes longer than filling it. All
-// operations of a channel share one, since they run one at a time; a device's scratch is for one stream, the user's
+// operations of a queue share one, since they run one at a time; a device's scratch is for one stream, the user's
 // current one.
 class Scratch {
  public:

@@ -1,4 +1,4 @@
-// One message on a channel of two ranks; the sender is rank 0.
+// One message on a queue of two ranks; the sender is rank 0.
 //
 // Thread-safety: as the communicator's.
 #pragma once

@@ -1,13 +1,13 @@
-// The device part of a channel: the stream on which its operations run one at a time, and the outcome of those
-// enqueued. A group's collectives have one lane per device, and each (sender, receiver, tag) has its own. Separate
-// streams keep them from waiting for each other's turn, as separate channels do on the host.
+// The device part of a queue: the stream on which its operations run one at a time, and the outcome of those
+// enqueued. A group's collectives have one task stream per device, and each (sender, receiver, tag) has its own.
+// Separate streams keep them from waiting for each other's turn, as separate queues do on the host.
 //
 // Ending. A library call enqueues and returns. If anything fails afterwards, the communicator records it and stops the
-// work on the stream (docs/faults.md); Failure() asks the communicator. When the group is destroyed, the lane waits a
-// while (kLaneGrace) for the work on its stream and then stops it, since a receive without a sender would otherwise
-// last until its timeout.
+// work on the stream (docs/faults.md); Failure() asks the communicator. When the group is destroyed, the task stream
+// waits a while (kTaskStreamGrace) for the work on its stream and then stops it, since a receive without a sender would
+// otherwise last until its timeout.
 //
-// Thread-safety: Failure, IsOpen and the constants may be used from any thread; the scratch belongs to the channel's
+// Thread-safety: Failure, IsOpen and the constants may be used from any thread; the scratch belongs to the queue's
 // operations, which run one at a time.
 #pragma once
 
@@ -23,10 +23,10 @@
 
 namespace tutti::pytorch {
 
-class Lane {
+class TaskStream {
  public:
   // REQUIRES: the device is accepted (devices.h).
-  explicit Lane(c10::Device device);
+  explicit TaskStream(c10::Device device);
 
   c10::Device device() const { return stream_.device(); }
   const c10::Stream& stream() const { return stream_; }

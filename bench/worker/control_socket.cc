@@ -1,4 +1,4 @@
-#include "bench/worker/channel.h"
+#include "bench/worker/control_socket.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -74,23 +74,23 @@ Descriptor::~Descriptor() {
 
 int Descriptor::Release() { return std::exchange(fd_, -1); }
 
-Channel Channel::Connect(const std::string& name) {
+ControlSocket ControlSocket::Connect(const std::string& name) {
   Descriptor socket = MakeSocket();
   const Address address = AddressOf(name);
   while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.bytes), address.size) != 0) {
     if (errno != EINTR) ThrowErrno("cannot reach the tutti-bench process that started this rank");
   }
-  return Channel(std::move(socket));
+  return ControlSocket(std::move(socket));
 }
 
-void Channel::Send(const Json& message) {
+void ControlSocket::Send(const Json& message) {
   const std::vector<std::uint8_t> bytes = Json::to_cbor(message);
   while (::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) {
     if (errno != EINTR) ThrowErrno("cannot write to the control socket");
   }
 }
 
-std::optional<Json> Channel::Receive() {
+std::optional<Json> ControlSocket::Receive() {
   for (;;) {
     // A peeked length of 0 means the end, because messages are never empty.
     const ssize_t size = ::recv(socket_.get(), nullptr, 0, MSG_PEEK | MSG_TRUNC);
@@ -102,7 +102,7 @@ std::optional<Json> Channel::Receive() {
   }
 }
 
-void Channel::WaitForHangUp() const {
+void ControlSocket::WaitForHangUp() const {
   pollfd entry{socket_.get(), 0, 0};  // POLLHUP is always reported
   PollRetrying(&entry, 1, -1);
 }
@@ -123,7 +123,7 @@ Listener::~Listener() {
   if (IsFile(name_)) ::unlink(name_.c_str());
 }
 
-std::optional<Channel> Listener::Accept(Milliseconds timeout) {
+std::optional<ControlSocket> Listener::Accept(Milliseconds timeout) {
   pollfd entry{socket_.get(), POLLIN, 0};
   if (PollRetrying(&entry, 1, static_cast<int>(timeout.count())) == 0) return std::nullopt;
   Descriptor accepted(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -133,12 +133,12 @@ std::optional<Channel> Listener::Accept(Milliseconds timeout) {
   if (::getsockopt(accepted.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != ::getuid()) {
     return std::nullopt;
   }
-  return Channel(std::move(accepted));
+  return ControlSocket(std::move(accepted));
 }
 
-std::vector<std::size_t> WaitForAny(const std::vector<const Channel*>& channels, Milliseconds timeout) {
+std::vector<std::size_t> WaitForAny(const std::vector<const ControlSocket*>& sockets, Milliseconds timeout) {
   std::vector<pollfd> entries;
-  for (const Channel* channel : channels) entries.push_back({channel->fd(), POLLIN, 0});
+  for (const ControlSocket* socket : sockets) entries.push_back({socket->fd(), POLLIN, 0});
   PollRetrying(entries.data(), entries.size(), static_cast<int>(timeout.count()));
   std::vector<std::size_t> ready;
   for (std::size_t i = 0; i < entries.size(); ++i) {

@@ -1,23 +1,23 @@
-// A channel: a communicator and the tasks queued for it, which run one at a time in the order of issue. A process group
-// has one channel for its collectives, and one for each direction, partner and tag of its sends and receives.
+// A task queue: a communicator and the tasks queued for it, which run one at a time in the order of issue. A process
+// group has one queue for its collectives, and one for each direction, partner and tag of its sends and receives.
 //
 // Which thread runs a task. A waiting thread is idle anyway, so Wait runs the queued tasks itself, up to its own. An
 // operation that is waited for at once thus costs no thread switch, which would take longer than a small all-reduce. A
-// worker of the channel runs the tasks that no thread waits for. Waking it for every task would cost what running in
+// worker of the queue runs the tasks that no thread waits for. Waking it for every task would cost what running in
 // the caller saves, so:
 //   - it polls the queue every kPatience while tasks arrive, and runs a task that it saw at its previous look;
 //   - it is woken at once (Hurry) when two tasks are queued, since then no thread waits for the first; when a caller
-//     asks for a future or polls; and when a thread is about to block in another channel of the group, since that
+//     asks for a future or polls; and when a thread is about to block in another queue of the group, since that
 //     operation may depend on a task in this one.
 // A thread runs a task without holding the lock; `running_` keeps other threads from running one at the same time.
 //
-// Why this cannot deadlock. A waiter runs every queued task or, within two kPatience, the channel's worker does. Each
-// channel thus behaves as if it had its own thread, and two ranks may wait in different orders in different channels.
-// Within a channel, tasks run only in the order of issue, as c10d requires. A started operation always ends: it is
+// Why this cannot deadlock. A waiter runs every queued task or, within two kPatience, the queue's worker does. Each
+// queue thus behaves as if it had its own thread, and two ranks may wait in different orders in different queues.
+// Within a queue, tasks run only in the order of issue, as c10d requires. A started operation always ends: it is
 // matched, or it fails by the communicator's rules (docs/faults.md).
 //
-// Callbacks. A task's callbacks (futures) may issue tasks on this same channel and wait for them in any way. A thread
-// in Wait runs tasks, but a thread that waits in a future runs none. So callbacks run after the channel is free for the
+// Callbacks. A task's callbacks (futures) may issue tasks on this same queue and wait for them in any way. A thread
+// in Wait runs tasks, but a thread that waits in a future runs none. So callbacks run after the queue is free for the
 // next task, and a worker that enters callbacks goes off duty: once a task is queued, another worker goes on duty
 // (workers.h). Some thread outside callbacks can therefore always take the next task, however deeply callbacks wait for
 // each other. The number of workers is at most the number of concurrently running callbacks plus two.
@@ -33,7 +33,7 @@
 // waited for. Then the communicator is stopped, and the remaining tasks fail. Closing does not wait for Abandonable
 // tasks.
 //
-// Thread-safety: all functions may be called from any thread. The worker shares ownership of the channel, so a callback
+// Thread-safety: all functions may be called from any thread. The worker shares ownership of the queue, so a callback
 // may release the last other reference.
 #pragma once
 
@@ -61,7 +61,7 @@ class Task {
   std::exception_ptr Error() const { return error_; }
 
  private:
-  friend class Channel;
+  friend class TaskQueue;
 
   virtual void Run(tuttiComm_t comm) = 0;
   // `error` is how the task ended: null, or the exception. Returns the value for Error().
@@ -77,16 +77,16 @@ class Task {
   std::atomic<bool> done_{false};
 };
 
-class Channel : public std::enable_shared_from_this<Channel> {
+class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
  public:
   using Maker = std::function<std::unique_ptr<Communicator>(const std::atomic<bool>& cancelled)>;
 
   // The thread that runs the first task calls `make`; without tasks it is never called. Empty: these tasks need no
   // communicator.
-  explicit Channel(Maker make);
-  ~Channel();  // REQUIRES: closed, or never used
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
+  explicit TaskQueue(Maker make);
+  ~TaskQueue();  // REQUIRES: closed, or never used
+  TaskQueue(const TaskQueue&) = delete;
+  TaskQueue& operator=(const TaskQueue&) = delete;
 
   void Issue(std::shared_ptr<Task> task);
   // Both REQUIRE: the task was issued here.
@@ -97,9 +97,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void Hurry();
   // The number of tasks issued and not yet started. Another thread may change it at any time.
   int waiting() const { return waiting_.load(std::memory_order_relaxed); }
-  // Permanently stops the channel: the running task and every later one fail.
+  // Permanently stops the queue: the running task and every later one fail.
   void Stop();
-  // Closes the channel (see above), refuses later tasks, and frees the communicator.
+  // Closes the queue (see above), refuses later tasks, and frees the communicator.
   void Close();
 
  private:
@@ -108,7 +108,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void EnsureWorker();
   void Work();
   // Returns whether there were callbacks; if so, a worker that calls this is off duty. REQUIRES: `lock` is held,
-  // !running_, the queue is not empty.
+  // !running_, tasks are queued.
   bool RunHead(std::unique_lock<std::mutex>& lock, Runner runner);
   void RunCallbacks(Task& task, std::unique_lock<std::mutex>& lock, Runner runner);
   void RunOnCommunicator(Task& task);
@@ -122,7 +122,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::condition_variable worker_wakes_;
-  std::deque<std::shared_ptr<Task>> queue_;  // not begun
+  std::deque<std::shared_ptr<Task>> tasks_;  // not begun
   std::shared_ptr<Task> current_;            // started, not ended
   bool running_ = false;
   bool hurry_ = false;
@@ -140,8 +140,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
 class Siblings {
  public:
   virtual ~Siblings() = default;
-  // Starts every task in the group's other channels that no thread waits for.
-  virtual void HurryAllBut(const Channel& channel) = 0;
+  // Starts every task in the group's other queues that no thread waits for.
+  virtual void HurryAllBut(const TaskQueue& queue) = 0;
   // The longest wait, if it was set after communicators were made, since those have their own timeouts; 0: their
   // timeouts apply.
   virtual std::chrono::milliseconds LimitOfWaits() const = 0;

@@ -1,4 +1,4 @@
-#include "interop/torch/csrc/channel.h"
+#include "interop/torch/csrc/task_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ class NoBoard : public Board {
   std::string Read(const std::string&) override { return ""; }
 };
 
-// The tasks that one channel ran; written without a lock, since they run one at a time.
+// The tasks that one queue ran; written without a lock, since they run one at a time.
 using Log = std::vector<std::pair<int, int>>;  // thread, number
 
 class Noting : public Task {
@@ -78,15 +78,15 @@ class Noting : public Task {
   bool called_back_ = false;
 };
 
-std::shared_ptr<Channel> NewChannel() {
-  return std::make_shared<Channel>([](const std::atomic<bool>& cancelled) {
+std::shared_ptr<TaskQueue> NewChannel() {
+  return std::make_shared<TaskQueue>([](const std::atomic<bool>& cancelled) {
     NoBoard board;
     return Communicator::Meet({}, board, cancelled);
   });
 }
 
 struct Issued {
-  std::shared_ptr<Channel> channel;
+  std::shared_ptr<TaskQueue> queue;
   std::shared_ptr<Noting> task;
 };
 
@@ -100,39 +100,39 @@ void UseSomehow(unsigned how, const std::vector<Issued>& issued, std::mt19937& r
   const auto& last = issued.back();
   const auto& any = issued[random() % issued.size()];
   switch (how) {
-    case 0: last.channel->Wait(*last.task); return ExpectEnded(*last.task);
-    case 1: return last.channel->Hurry();
-    case 2: static_cast<void>(last.channel->WaitFor(*last.task, std::chrono::milliseconds(1))); break;
-    case 3: any.channel->Wait(*any.task); return ExpectEnded(*any.task);
+    case 0: last.queue->Wait(*last.task); return ExpectEnded(*last.task);
+    case 1: return last.queue->Hurry();
+    case 2: static_cast<void>(last.queue->WaitFor(*last.task, std::chrono::milliseconds(1))); break;
+    case 3: any.queue->Wait(*any.task); return ExpectEnded(*any.task);
     case 4: std::this_thread::sleep_for(std::chrono::microseconds(random() % 900)); break;
     default: break;
   }
   if (any.task->IsDone()) ExpectEnded(*any.task);
 }
 
-TEST(Channel, RunsEachThreadsTasksOnceAndInOrderWhoeverWaitsForThem) {
+TEST(TaskQueue, RunsEachThreadsTasksOnceAndInOrderWhoeverWaitsForThem) {
   for (int round = 0; round < kRounds; ++round) {
-    const std::vector<std::shared_ptr<Channel>> channels{NewChannel(), NewChannel(), NewChannel()};
-    std::vector<Log> logs(channels.size());
+    const std::vector<std::shared_ptr<TaskQueue>> queues{NewChannel(), NewChannel(), NewChannel()};
+    std::vector<Log> logs(queues.size());
     std::vector<std::thread> threads;
     for (int thread = 0; thread < kThreads; ++thread) {
       threads.emplace_back([&, thread] {
         std::mt19937 random(static_cast<unsigned>(round * kThreads + thread));
         std::vector<Issued> issued;
         for (int number = 0; number < kTasksOfEach; ++number) {
-          const auto which = random() % channels.size();
-          issued.push_back({channels[which], std::make_shared<Noting>(logs[which], thread, number)});
-          issued.back().channel->Issue(issued.back().task);
+          const auto which = random() % queues.size();
+          issued.push_back({queues[which], std::make_shared<Noting>(logs[which], thread, number)});
+          issued.back().queue->Issue(issued.back().task);
           UseSomehow(static_cast<unsigned>(random() % 6), issued, random);
         }
-        for (const auto& [channel, task] : issued) {
-          channel->Wait(*task);
+        for (const auto& [queue, task] : issued) {
+          queue->Wait(*task);
           ExpectEnded(*task);
         }
       });
     }
     for (auto& thread : threads) thread.join();
-    for (const auto& channel : channels) channel->Close();
+    for (const auto& queue : queues) queue->Close();
     std::size_t all = 0;
     for (const auto& log : logs) {
       all += log.size();
@@ -146,98 +146,98 @@ TEST(Channel, RunsEachThreadsTasksOnceAndInOrderWhoeverWaitsForThem) {
   }
 }
 
-TEST(Channel, ACallbackMayIssueOnItsOwnChannelAndWait) {
-  const auto channel = NewChannel();
+TEST(TaskQueue, ACallbackMayIssueOnItsOwnChannelAndWait) {
+  const auto queue = NewChannel();
   Log log;
   const auto inner = std::make_shared<Noting>(log, 1, 0);
   const auto outer = std::make_shared<Noting>(log, 0, 0, [&] {
-    channel->Issue(inner);
-    channel->Wait(*inner);
+    queue->Issue(inner);
+    queue->Wait(*inner);
   });
-  channel->Issue(outer);
-  channel->Wait(*outer);
+  queue->Issue(outer);
+  queue->Wait(*outer);
   EXPECT_TRUE(inner->has_ended());
   EXPECT_EQ(log, (Log{{0, 0}, {1, 0}}));
-  channel->Close();
+  queue->Close();
 }
 
 // Issues a task whose callbacks issue the next one, down to depth 0, and wait for its callbacks as a future does.
-std::shared_ptr<Noting> IssueNested(Channel& channel, Log& log, int thread, int depth) {
-  auto task = std::make_shared<Noting>(log, thread, depth, [&channel, &log, thread, depth] {
+std::shared_ptr<Noting> IssueNested(TaskQueue& queue, Log& log, int thread, int depth) {
+  auto task = std::make_shared<Noting>(log, thread, depth, [&queue, &log, thread, depth] {
     if (depth == 0) return;
-    const auto inner = IssueNested(channel, log, thread, depth - 1);
-    channel.Hurry();
+    const auto inner = IssueNested(queue, log, thread, depth - 1);
+    queue.Hurry();
     EXPECT_TRUE(inner->WaitForCallbacks());
   });
-  channel.Issue(task);
+  queue.Issue(task);
   return task;
 }
 
-TEST(Channel, CallbacksThatWaitInFuturesAreWaitedForByAnotherWorker) {
+TEST(TaskQueue, CallbacksThatWaitInFuturesAreWaitedForByAnotherWorker) {
   constexpr int kDepth = 3;
-  const auto channel = NewChannel();
+  const auto queue = NewChannel();
   Log log;
-  const auto outer = IssueNested(*channel, log, 0, kDepth);
-  EXPECT_TRUE(outer->WaitForCallbacks());  // only the channel's own workers run tasks
-  channel->Close();
+  const auto outer = IssueNested(*queue, log, 0, kDepth);
+  EXPECT_TRUE(outer->WaitForCallbacks());  // only the queue's own workers run tasks
+  queue->Close();
   EXPECT_EQ(log, (Log{{0, 3}, {0, 2}, {0, 1}, {0, 0}}));
 }
 
-TEST(Channel, ManyCallbacksWaitInFuturesAtTheSameTime) {
+TEST(TaskQueue, ManyCallbacksWaitInFuturesAtTheSameTime) {
   for (int round = 0; round < kRounds; ++round) {
-    const std::vector<std::shared_ptr<Channel>> channels{NewChannel(), NewChannel(), NewChannel()};
-    std::vector<Log> logs(channels.size());
+    const std::vector<std::shared_ptr<TaskQueue>> queues{NewChannel(), NewChannel(), NewChannel()};
+    std::vector<Log> logs(queues.size());
     std::vector<std::thread> threads;
     for (int thread = 0; thread < kThreads; ++thread) {
       threads.emplace_back([&, thread] {
         std::mt19937 random(static_cast<unsigned>(round * kThreads + thread));
         std::vector<Issued> issued;
         for (int number = 0; number < 10; ++number) {
-          const auto which = random() % channels.size();
-          issued.push_back({channels[which], IssueNested(*channels[which], logs[which], thread, 3)});
+          const auto which = random() % queues.size();
+          issued.push_back({queues[which], IssueNested(*queues[which], logs[which], thread, 3)});
           UseSomehow(static_cast<unsigned>(random() % 6), issued, random);
         }
-        for (const auto& [channel, task] : issued) {
-          channel->Wait(*task);
+        for (const auto& [queue, task] : issued) {
+          queue->Wait(*task);
           EXPECT_TRUE(task->WaitForCallbacks());
         }
       });
     }
     for (auto& thread : threads) thread.join();
     std::size_t all = 0;
-    for (std::size_t i = 0; i < channels.size(); ++i) {
-      channels[i]->Close();
+    for (std::size_t i = 0; i < queues.size(); ++i) {
+      queues[i]->Close();
       all += logs[i].size();
     }
     EXPECT_EQ(all, static_cast<std::size_t>(kThreads * 10 * 4));
   }
 }
 
-TEST(Channel, ACallbackMayWaitForItsOwnTask) {
-  const auto channel = NewChannel();
+TEST(TaskQueue, ACallbackMayWaitForItsOwnTask) {
+  const auto queue = NewChannel();
   Log log;
   std::shared_ptr<Noting> task;
   task = std::make_shared<Noting>(log, 0, 0, [&] {
-    channel->Wait(*task);
+    queue->Wait(*task);
     EXPECT_TRUE(task->IsDone());
-    EXPECT_TRUE(channel->WaitFor(*task, kHang));
+    EXPECT_TRUE(queue->WaitFor(*task, kHang));
   });
-  channel->Issue(task);
-  channel->Hurry();
+  queue->Issue(task);
+  queue->Hurry();
   EXPECT_TRUE(task->WaitForCallbacks());
-  channel->Close();
+  queue->Close();
 }
 
-TEST(Channel, ClosingRunsWhatIsQueuedAndRefusesTheRest) {
+TEST(TaskQueue, ClosingRunsWhatIsQueuedAndRefusesTheRest) {
   for (int round = 0; round < kRounds; ++round) {
-    const auto channel = NewChannel();
+    const auto queue = NewChannel();
     Log log;
     std::vector<std::shared_ptr<Noting>> issued;
     std::thread issuer([&] {
       try {
         for (int number = 0; number < kTasksOfEach; ++number) {
           auto task = std::make_shared<Noting>(log, 0, number);
-          channel->Issue(task);
+          queue->Issue(task);
           issued.push_back(std::move(task));
         }
       } catch (const Failure& failure) {
@@ -245,7 +245,7 @@ TEST(Channel, ClosingRunsWhatIsQueuedAndRefusesTheRest) {
       }
     });
     std::this_thread::sleep_for(std::chrono::microseconds(10 * round));
-    channel->Close();
+    queue->Close();
     issuer.join();
     EXPECT_EQ(log.size(), issued.size());
     for (const auto& task : issued) {

@@ -2,7 +2,7 @@
 // abstract name space. It leaves nothing in the file system, and each side sees at once that the other died, however it
 // died. Only processes of the same user may connect.
 //
-// Thread-safety: one thread per Channel, except that any thread may wait for the hang-up.
+// Thread-safety: one thread per ControlSocket, except that any thread may wait for the hang-up.
 #pragma once
 
 #include <chrono>
@@ -31,11 +31,11 @@ class Descriptor {
   int fd_;
 };
 
-class Channel {
+class ControlSocket {
  public:
-  explicit Channel(Descriptor socket) : socket_(std::move(socket)) {}
+  explicit ControlSocket(Descriptor socket) : socket_(std::move(socket)) {}
   // Throws std::runtime_error.
-  static Channel Connect(const std::string& name);
+  static ControlSocket Connect(const std::string& name);
 
   // Throws std::runtime_error if the other side is gone.
   void Send(const Json& message);
@@ -63,14 +63,14 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
   const std::string& name() const { return name_; }
   // nullopt: no rank connected in time.
-  std::optional<Channel> Accept(Milliseconds timeout);
+  std::optional<ControlSocket> Accept(Milliseconds timeout);
 
  private:
   std::string name_;
   Descriptor socket_;
 };
 
-// Indices of the channels that have a message or hung up; empty: timed out.
-std::vector<std::size_t> WaitForAny(const std::vector<const Channel*>& channels, Milliseconds timeout);
+// Indices of the sockets that have a message or hung up; empty: timed out.
+std::vector<std::size_t> WaitForAny(const std::vector<const ControlSocket*>& sockets, Milliseconds timeout);
 
 }  // namespace tutti::bench

@@ -1,4 +1,4 @@
-#include "interop/torch/csrc/channel.h"
+#include "interop/torch/csrc/task_queue.h"
 
 #include <algorithm>
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 constexpr auto kPatience = std::chrono::microseconds(400);
 // After this many polls in a row that find nothing, the worker sleeps until it is woken.
 constexpr int kLooksBeforeSleep = 50;
-// How long a closing channel keeps running tasks that no thread waited for.
+// How long a closing queue keeps running tasks that no thread waited for.
 constexpr auto kGrace = std::chrono::seconds(5);
 
 // The tasks whose callbacks the calling thread is in, innermost first.
@@ -35,12 +35,12 @@ bool Task::CallbacksRunHere() const {
   return false;
 }
 
-Channel::Channel(Maker make) : make_(std::move(make)) {}
+TaskQueue::TaskQueue(Maker make) : make_(std::move(make)) {}
 
-Channel::~Channel() = default;
+TaskQueue::~TaskQueue() = default;
 
 // REQUIRES: the lock is held.
-void Channel::EnsureWorker() {
+void TaskQueue::EnsureWorker() {
   if (workers_.IsOnDuty()) return;
   try {
     workers_.Call([self = shared_from_this()] { self->Work(); });
@@ -49,21 +49,21 @@ void Channel::EnsureWorker() {
   }
 }
 
-void Channel::Issue(std::shared_ptr<Task> task) {
+void TaskQueue::Issue(std::shared_ptr<Task> task) {
   const std::lock_guard lock(mutex_);
   if (closing_) throw Failure(tuttiInvalidUsage, "tutti: the process group was destroyed");
   EnsureWorker();
-  queue_.push_back(std::move(task));
+  tasks_.push_back(std::move(task));
   waiting_.fetch_add(1, std::memory_order_relaxed);
-  if (queue_.size() > 1) hurry_ = true;
+  if (tasks_.size() > 1) hurry_ = true;
   if (hurry_ || worker_sleeps_) worker_wakes_.notify_one();
 }
 
-void Channel::Wait(const Task& task) {
+void TaskQueue::Wait(const Task& task) {
   if (task.IsDone()) return;
   std::unique_lock lock(mutex_);
   while (!task.IsDone()) {
-    if (running_ || queue_.empty()) {
+    if (running_ || tasks_.empty()) {
       changed_.wait(lock);
     } else {
       RunHead(lock, Runner::waiter);
@@ -71,27 +71,27 @@ void Channel::Wait(const Task& task) {
   }
 }
 
-bool Channel::WaitFor(const Task& task, std::chrono::milliseconds time) {
+bool TaskQueue::WaitFor(const Task& task, std::chrono::milliseconds time) {
   Hurry();
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, time, [&] { return task.IsDone(); });
 }
 
-void Channel::Hurry() {
+void TaskQueue::Hurry() {
   const std::lock_guard lock(mutex_);
-  if (queue_.empty() || hurry_) return;
+  if (tasks_.empty() || hurry_) return;
   hurry_ = true;
   worker_wakes_.notify_one();
 }
 
-bool Channel::RunHead(std::unique_lock<std::mutex>& lock, Runner runner) {
-  const auto task = std::move(queue_.front());
-  queue_.pop_front();
+bool TaskQueue::RunHead(std::unique_lock<std::mutex>& lock, Runner runner) {
+  const auto task = std::move(tasks_.front());
+  tasks_.pop_front();
   waiting_.fetch_sub(1, std::memory_order_relaxed);
   current_ = task;
   running_ = true;
   ++begun_;
-  if (queue_.empty()) hurry_ = false;
+  if (tasks_.empty()) hurry_ = false;
   lock.unlock();
   std::exception_ptr error;
   try {
@@ -102,7 +102,7 @@ bool Channel::RunHead(std::unique_lock<std::mutex>& lock, Runner runner) {
   lock.lock();
   running_ = false;
   if (closing_) changed_.notify_all();
-  if (!queue_.empty()) {
+  if (!tasks_.empty()) {
     // A thread that waits for one of these may run it; if none waits, the worker must.
     changed_.notify_all();
     if (hurry_) worker_wakes_.notify_one();
@@ -120,11 +120,11 @@ bool Channel::RunHead(std::unique_lock<std::mutex>& lock, Runner runner) {
   return has_callbacks;
 }
 
-void Channel::RunCallbacks(Task& task, std::unique_lock<std::mutex>& lock, Runner runner) {
+void TaskQueue::RunCallbacks(Task& task, std::unique_lock<std::mutex>& lock, Runner runner) {
   if (runner == Runner::worker) {
     workers_.Leave();
     try {
-      if (!queue_.empty()) EnsureWorker();
+      if (!tasks_.empty()) EnsureWorker();
     } catch (const Failure&) {
       // The system has no thread left. If the callbacks wait for a queued task, they hang; otherwise this worker is
       // back soon.
@@ -142,7 +142,7 @@ void Channel::RunCallbacks(Task& task, std::unique_lock<std::mutex>& lock, Runne
 }
 
 // Only one thread is here at a time (running_), and the lock orders its writes before the next thread's reads.
-void Channel::RunOnCommunicator(Task& task) {
+void TaskQueue::RunOnCommunicator(Task& task) {
   if (!make_) return task.Run(nullptr);
   if (not_made_ != nullptr) std::rethrow_exception(not_made_);
   if (communicator_ == nullptr) {
@@ -159,13 +159,13 @@ void Channel::RunOnCommunicator(Task& task) {
   task.Run(communicator_->get());
 }
 
-void Channel::Work() {
+void TaskQueue::Work() {
   std::unique_lock lock(mutex_);
   unsigned seen = 0;    // begun_ at the last look
   bool waited = false;  // whether a runnable task was queued then
   int idle = 0;
   for (;;) {
-    const bool can_run = !running_ && !queue_.empty();
+    const bool can_run = !running_ && !tasks_.empty();
     if (can_run && (hurry_ || closing_ || (waited && seen == begun_))) {
       hurry_ = true;  // no thread is waiting, so take the rest without a second look
       if (RunHead(lock, Runner::worker) && !workers_.Return(lock)) break;
@@ -173,11 +173,11 @@ void Channel::Work() {
       idle = 0;
       continue;
     }
-    if (closing_ && queue_.empty()) {
+    if (closing_ && tasks_.empty()) {
       workers_.Leave();
       break;
     }
-    idle = begun_ == seen && queue_.empty() && !running_ ? idle + 1 : 0;
+    idle = begun_ == seen && tasks_.empty() && !running_ ? idle + 1 : 0;
     seen = begun_;
     waited = can_run;
     if (idle < kLooksBeforeSleep) {
@@ -192,29 +192,29 @@ void Channel::Work() {
   workers_.End();
 }
 
-bool Channel::OnlyAbandonableLeft() const {
+bool TaskQueue::OnlyAbandonableLeft() const {
   return (current_ == nullptr || current_->Abandonable()) &&
-         std::all_of(queue_.begin(), queue_.end(), [](const auto& task) { return task->Abandonable(); });
+         std::all_of(tasks_.begin(), tasks_.end(), [](const auto& task) { return task->Abandonable(); });
 }
 
 // REQUIRES: the lock is held.
-void Channel::StopCommunicator() {
+void TaskQueue::StopCommunicator() {
   cancelled_.store(true, std::memory_order_relaxed);
   if (communicator_ != nullptr) communicator_->Stop();
 }
 
-void Channel::Stop() {
+void TaskQueue::Stop() {
   const std::lock_guard lock(mutex_);
   StopCommunicator();
 }
 
-void Channel::Close() {
+void TaskQueue::Close() {
   std::unique_lock lock(mutex_);
   closing_ = true;
   worker_wakes_.notify_all();
   workers_.Dismiss();
   changed_.wait_for(lock, kGrace, [this] { return OnlyAbandonableLeft(); });
-  if (current_ != nullptr || !queue_.empty()) StopCommunicator();
+  if (current_ != nullptr || !tasks_.empty()) StopCommunicator();
   // If a worker's callback was the group's last owner, that worker finds the queue empty when it returns, and becomes
   // the last owner.
   const bool in_callback = workers_.IsOneOfThem();

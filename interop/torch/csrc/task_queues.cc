@@ -1,4 +1,4 @@
-#include "interop/torch/csrc/channels.h"
+#include "interop/torch/csrc/task_queues.h"
 
 #include <algorithm>
 #include <numeric>
@@ -28,7 +28,7 @@ Meeting MeetingOfAll(const GroupIdentity& identity, std::shared_ptr<Gathering> g
 
 }  // namespace
 
-Channels::Channels(GroupIdentity identity, std::shared_ptr<Board> board)
+TaskQueues::TaskQueues(GroupIdentity identity, std::shared_ptr<Board> board)
     : identity_(std::move(identity)),
       board_(std::move(board)),
       gathering_(std::make_shared<Gathering>(identity_.name, identity_.rank, identity_.ranks, board_)),
@@ -44,29 +44,29 @@ std::string DescribeRank(const GroupIdentity& identity, int rank) {
   return text;
 }
 
-std::shared_ptr<Channel> Channels::Make(Meeting meeting, std::shared_ptr<Lane> lane) const {
-  return std::make_shared<Channel>([meeting = std::move(meeting), lane = std::move(lane), board = board_,
-                                    timeout = timeout_](const std::atomic<bool>& cancelled) mutable {
+std::shared_ptr<TaskQueue> TaskQueues::Make(Meeting meeting, std::shared_ptr<TaskStream> task_stream) const {
+  return std::make_shared<TaskQueue>([meeting = std::move(meeting), task_stream = std::move(task_stream),
+                                      board = board_, timeout = timeout_](const std::atomic<bool>& cancelled) mutable {
     meeting.timeout = timeout->load(std::memory_order_relaxed);
     auto communicator = Communicator::Meet(meeting, *board, cancelled);
-    if (lane != nullptr) {
-      lane->Open(communicator->get());
-      communicator->BeforeEnd([lane] { lane->Close(); });
+    if (task_stream != nullptr) {
+      task_stream->Open(communicator->get());
+      communicator->BeforeEnd([task_stream] { task_stream->Close(); });
     }
     return communicator;
   });
 }
 
 template <typename Maker>
-std::shared_ptr<Channel> Channels::FindOrMake(const Key& key, const Maker& make) {
+std::shared_ptr<TaskQueue> TaskQueues::FindOrMake(const Key& key, const Maker& make) {
   const std::lock_guard lock(mutex_);
-  auto& channel = channels_[key];
-  if (channel == nullptr) channel = make();
-  return channel;
+  auto& queue = queues_[key];
+  if (queue == nullptr) queue = make();
+  return queue;
 }
 
 // REQUIRES: the lock is held.
-int Channels::PlaceOf(c10::Device device) {
+int TaskQueues::PlaceOf(c10::Device device) {
   const auto found = std::find(devices_.begin(), devices_.end(), device);
   const auto place = static_cast<int>(found - devices_.begin());
   if (found == devices_.end()) devices_.push_back(device);
@@ -74,23 +74,23 @@ int Channels::PlaceOf(c10::Device device) {
 }
 
 template <typename NewMeeting>
-DeviceChannel Channels::FindOrMake(c10::Device device, int from, int to, int tag, const NewMeeting& new_meeting) {
+DeviceTaskQueue TaskQueues::FindOrMake(c10::Device device, int from, int to, int tag, const NewMeeting& new_meeting) {
   const std::lock_guard lock(mutex_);
   const auto place = PlaceOf(device);
   const Key key{place, from, to, tag};
-  if (const auto found = channels_.find(key); found != channels_.end()) return {found->second, lanes_.at(key)};
-  const auto lane = std::make_shared<Lane>(device);
+  if (const auto found = queues_.find(key); found != queues_.end()) return {found->second, task_streams_.at(key)};
+  const auto task_stream = std::make_shared<TaskStream>(device);
   Meeting meeting = new_meeting();
   meeting.name += ", " + c10::DeviceTypeName(device.type(), true);
   if (place > 0) meeting.name += " (device " + std::to_string(place + 1) + " of the group)";
   meeting.device = device.index();
-  const auto channel = Make(std::move(meeting), lane);
-  lanes_.emplace(key, lane);
-  channels_.emplace(key, channel);
-  return {channel, lane};
+  const auto queue = Make(std::move(meeting), task_stream);
+  task_streams_.emplace(key, task_stream);
+  queues_.emplace(key, queue);
+  return {queue, task_stream};
 }
 
-Meeting Channels::MeetingOfTwo(int from, int to, int tag) const {
+Meeting TaskQueues::MeetingOfTwo(int from, int to, int tag) const {
   auto meeting = meeting_of_all_;
   meeting.name = identity_.name + ", rank " + std::to_string(from) + " to rank " + std::to_string(to) + ", tag " +
                  std::to_string(tag);
@@ -100,49 +100,49 @@ Meeting Channels::MeetingOfTwo(int from, int to, int tag) const {
   return meeting;
 }
 
-std::shared_ptr<Channel> Channels::Collectives() {
+std::shared_ptr<TaskQueue> TaskQueues::Collectives() {
   return FindOrMake({kHost, kEverybody, kEverybody, 0}, [this] { return Make(meeting_of_all_); });
 }
 
-std::shared_ptr<Channel> Channels::PointToPoint(int from, int to, int tag) {
+std::shared_ptr<TaskQueue> TaskQueues::PointToPoint(int from, int to, int tag) {
   return FindOrMake({kHost, from, to, tag}, [&] { return Make(MeetingOfTwo(from, to, tag)); });
 }
 
-DeviceChannel Channels::Collectives(c10::Device device) {
+DeviceTaskQueue TaskQueues::Collectives(c10::Device device) {
   return FindOrMake(device, kEverybody, kEverybody, 0, [this] { return meeting_of_all_; });
 }
 
-DeviceChannel Channels::PointToPoint(c10::Device device, int from, int to, int tag) {
+DeviceTaskQueue TaskQueues::PointToPoint(c10::Device device, int from, int to, int tag) {
   return FindOrMake(device, from, to, tag, [&] { return MeetingOfTwo(from, to, tag); });
 }
 
-std::shared_ptr<Channel> Channels::WithoutCommunicator(int tag) {
-  return FindOrMake({kHost, kAnybody, kAnybody, tag}, [] { return std::make_shared<Channel>(Channel::Maker()); });
+std::shared_ptr<TaskQueue> TaskQueues::WithoutCommunicator(int tag) {
+  return FindOrMake({kHost, kAnybody, kAnybody, tag}, [] { return std::make_shared<TaskQueue>(TaskQueue::Maker()); });
 }
 
-void Channels::HurryAllBut(const Channel& channel) {
+void TaskQueues::HurryAllBut(const TaskQueue& queue) {
   const std::lock_guard lock(mutex_);
-  for (const auto& [key, other] : channels_) {
-    if (other.get() != &channel && other->waiting() > 0) other->Hurry();
+  for (const auto& [key, other] : queues_) {
+    if (other.get() != &queue && other->waiting() > 0) other->Hurry();
   }
 }
 
-void Channels::Stop() {
+void TaskQueues::Stop() {
   const std::lock_guard lock(mutex_);
-  for (const auto& [key, channel] : channels_) channel->Stop();
+  for (const auto& [key, queue] : queues_) queue->Stop();
 }
 
-void Channels::Close() {
-  std::map<Key, std::shared_ptr<Channel>> all;
+void TaskQueues::Close() {
+  std::map<Key, std::shared_ptr<TaskQueue>> all;
   {
     const std::lock_guard lock(mutex_);
-    all.swap(channels_);
+    all.swap(queues_);
   }
-  for (const auto& [key, channel] : all) channel->Close();
+  for (const auto& [key, queue] : all) queue->Close();
   gathering_->Stop();
 }
 
-void Channels::SetTimeout(std::chrono::milliseconds timeout) {
+void TaskQueues::SetTimeout(std::chrono::milliseconds timeout) {
   timeout_->store(timeout, std::memory_order_relaxed);
   limit_of_waits_.store(timeout, std::memory_order_relaxed);
 }

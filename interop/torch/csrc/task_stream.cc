@@ -1,4 +1,4 @@
-#include "interop/torch/csrc/lane.h"
+#include "interop/torch/csrc/task_stream.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -12,8 +12,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a closing lane waits for the work on its stream, and how often it checks.
-constexpr auto kLaneGrace = std::chrono::seconds(5);
+// How long a closing task stream waits for the work on its stream, and how often it checks.
+constexpr auto kTaskStreamGrace = std::chrono::seconds(5);
 constexpr auto kPause = std::chrono::microseconds(200);
 
 c10::Stream NewStream(c10::Device device) {
@@ -22,19 +22,19 @@ c10::Stream NewStream(c10::Device device) {
 
 }  // namespace
 
-Lane::Lane(c10::Device device)
+TaskStream::TaskStream(c10::Device device)
     : stream_(NewStream(device)),
       native_stream_(NativeStreamOf(device.type())(stream_)),
       scratches_{std::make_shared<Scratch>(device), std::make_shared<Scratch>(device)} {}
 
-void Lane::Open(tuttiComm_t comm) {
+void TaskStream::Open(tuttiComm_t comm) {
   const std::lock_guard lock(mutex_);
   comm_ = comm;
   open_.store(true, std::memory_order_release);
 }
 
-void Lane::WaitForStream() const {
-  const auto until = Clock::now() + kLaneGrace;
+void TaskStream::WaitForStream() const {
+  const auto until = Clock::now() + kTaskStreamGrace;
   try {
     while (!stream_.query() && Clock::now() < until) std::this_thread::sleep_for(kPause);
     if (!stream_.query()) static_cast<void>(tuttiCommRevoke(comm_));
@@ -43,14 +43,14 @@ void Lane::WaitForStream() const {
   }
 }
 
-void Lane::Close() {
+void TaskStream::Close() {
   if (Failure() == nullptr) WaitForStream();
   static_cast<void>(Failure());  // fixes failure_ before comm_ is gone
   const std::lock_guard lock(mutex_);
   comm_ = nullptr;
 }
 
-std::exception_ptr Lane::Failure() {
+std::exception_ptr TaskStream::Failure() {
   const std::lock_guard lock(mutex_);
   if (comm_ == nullptr || failure_ != nullptr) return failure_;
   auto result = tuttiSuccess;

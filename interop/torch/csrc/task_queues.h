@@ -1,14 +1,14 @@
-// The channels of one process group: one for its collectives, and one for each (sender, receiver, tag), made at its
+// The queues of one process group: one for its collectives, and one for each (sender, receiver, tag), made at its
 // first send or receive.
 //
 // Why sends and receives have their own communicators. The library runs one call at a time on a communicator, and a
 // send lasts until it is received. On a shared communicator a lone isend would block the collectives behind it, and two
-// ranks that both send to each other first would deadlock. With one channel per direction and tag, each is matched in
+// ranks that both send to each other first would deadlock. With one queue per direction and tag, each is matched in
 // its own order and none waits for another, as c10d promises. A communicator of two ranks costs a few milliseconds and
 // a few kilobytes.
 //
-// Devices. Each device used with the group has its own channels, with communicators of that device; the n-th device
-// that a rank uses pairs with the other ranks' n-th. The channels for host memory are independent of them.
+// Devices. Each device used with the group has its own queues, with communicators of that device; the n-th device
+// that a rank uses pairs with the other ranks' n-th. The queues for host memory are independent of them.
 //
 // Thread-safety: all functions may be called from any thread.
 #pragma once
@@ -20,8 +20,8 @@
 #include <tuple>
 #include <vector>
 
-#include "interop/torch/csrc/channel.h"
-#include "interop/torch/csrc/lane.h"
+#include "interop/torch/csrc/task_queue.h"
+#include "interop/torch/csrc/task_stream.h"
 
 namespace tutti::pytorch {
 
@@ -33,27 +33,27 @@ struct GroupIdentity {
   std::vector<std::int64_t> global_ranks;  // of this group's ranks, in the whole job; empty: unknown
 };
 
-struct DeviceChannel {
-  std::shared_ptr<Channel> channel;
-  std::shared_ptr<Lane> lane;
+struct DeviceTaskQueue {
+  std::shared_ptr<TaskQueue> queue;
+  std::shared_ptr<TaskStream> task_stream;
 };
 
 // "rank 1", or "rank 1 (global rank 3)" where its rank in the whole job differs.
 std::string DescribeRank(const GroupIdentity& identity, int rank);
 
-class Channels : public Siblings {
+class TaskQueues : public Siblings {
  public:
-  Channels(GroupIdentity identity, std::shared_ptr<Board> board);
+  TaskQueues(GroupIdentity identity, std::shared_ptr<Board> board);
 
-  std::shared_ptr<Channel> Collectives();
-  std::shared_ptr<Channel> PointToPoint(int from, int to, int tag);
+  std::shared_ptr<TaskQueue> Collectives();
+  std::shared_ptr<TaskQueue> PointToPoint(int from, int to, int tag);
   // The same for a device's memory.
-  DeviceChannel Collectives(c10::Device device);
-  DeviceChannel PointToPoint(c10::Device device, int from, int to, int tag);
+  DeviceTaskQueue Collectives(c10::Device device);
+  DeviceTaskQueue PointToPoint(c10::Device device, int from, int to, int tag);
   // For tasks that only wait for other tasks.
-  std::shared_ptr<Channel> WithoutCommunicator(int tag);
+  std::shared_ptr<TaskQueue> WithoutCommunicator(int tag);
 
-  void HurryAllBut(const Channel& channel) override;
+  void HurryAllBut(const TaskQueue& queue) override;
   std::chrono::milliseconds LimitOfWaits() const override { return limit_of_waits_.load(std::memory_order_relaxed); }
   // Permanently stops everything that runs in the group.
   void Stop();
@@ -69,24 +69,24 @@ class Channels : public Siblings {
   using Key = std::tuple<int, int, int, int>;  // index of the device in devices_, or kHost; from, to, tag
 
   Meeting MeetingOfTwo(int from, int to, int tag) const;
-  std::shared_ptr<Channel> Make(Meeting meeting, std::shared_ptr<Lane> lane = nullptr) const;
+  std::shared_ptr<TaskQueue> Make(Meeting meeting, std::shared_ptr<TaskStream> task_stream = nullptr) const;
   template <typename Maker>
-  std::shared_ptr<Channel> FindOrMake(const Key& key, const Maker& make);
+  std::shared_ptr<TaskQueue> FindOrMake(const Key& key, const Maker& make);
   int PlaceOf(c10::Device device);
   template <typename NewMeeting>
-  DeviceChannel FindOrMake(c10::Device device, int from, int to, int tag, const NewMeeting& new_meeting);
+  DeviceTaskQueue FindOrMake(c10::Device device, int from, int to, int tag, const NewMeeting& new_meeting);
 
   const GroupIdentity identity_;
   const std::shared_ptr<Board> board_;
   const std::shared_ptr<Gathering> gathering_;
   const Meeting meeting_of_all_;
-  // Relaxed: no other data depends on this number. Shared with the channels.
+  // Relaxed: no other data depends on this number. Shared with the queues.
   const std::shared_ptr<std::atomic<std::chrono::milliseconds>> timeout_;
   std::atomic<std::chrono::milliseconds> limit_of_waits_{std::chrono::milliseconds(0)};
   std::mutex mutex_;
-  std::map<Key, std::shared_ptr<Channel>> channels_;
-  std::map<Key, std::shared_ptr<Lane>> lanes_;  // of the channels that have one
-  std::vector<c10::Device> devices_;            // in the order of their first use
+  std::map<Key, std::shared_ptr<TaskQueue>> queues_;
+  std::map<Key, std::shared_ptr<TaskStream>> task_streams_;  // of the queues that have one
+  std::vector<c10::Device> devices_;                         // in the order of their first use
 };
 
 }  // namespace tutti::pytorch
