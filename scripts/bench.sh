@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the main benchmark on a fresh checkout: installs the packages that the bench needs, builds it (without tests and
-# tools, and with kernels only for this machine's GPUs), then measures all-reduce on 4 ranks of this machine, in Tutti,
-# in every installed peer library and in the naive program ("flat"), and checks every result. Takes about three minutes
-# after the build.
+# Runs the main benchmark on a fresh checkout: installs the packages that the bench needs, and today's MPIs into
+# build/peers; builds the bench (without tests and tools, and with kernels only for this machine's GPUs); then measures
+# all-reduce on 4 ranks of this machine, in Tutti, in every installed peer library and in the naive program ("flat"), and
+# checks every result. Takes about three minutes after the build.
 #   scripts/bench.sh                      as above
 #   scripts/bench.sh TUTTI-BENCH-ARGS     builds, then runs tutti-bench with these arguments instead
 # Outside this checkout it leaves only apt packages.
@@ -10,6 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/setup.sh --for bench
+scripts/peers.sh
 # Compute capabilities of this machine's GPUs, in CMake's form: 90 for 9.0.
 gpus=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -un | paste -sd';') || gpus=
 if [ -n "$gpus" ]; then

@@ -20,9 +20,10 @@ build_packages=(
 )
 # Without these, the library lacks verbs and UCX, and the bench lacks clusters and some peer libraries.
 # libucx-dev: UCX's headers, and its library, which Tutti loads only on request (docs/ucx.md).
-# iproute2: for clusters on one machine, which tests and bench use (scripts/cluster.sh).
+# iproute2: for clusters on one machine, which tests and bench use (scripts/cluster.sh). python3-venv: for the MPIs that
+# scripts/peers.sh installs from PyPI.
 peer_packages=(libibverbs-dev ibverbs-providers libucx-dev iproute2 openmpi-bin libopenmpi-dev mpich libmpich-dev
-               libgloo-dev)
+               libgloo-dev python3-venv)
 # Required by all tests.
 needed_by_tests=(libgtest-dev)
 # Without these, there are no microbenchmarks and no tests of PyTorch and of libnccl.so.2 from Python.

@@ -1,6 +1,7 @@
 // An MPI as the measured library. Compiled once per installed MPI, since two cannot share a process.
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -89,6 +90,19 @@ class Mpi final : public Library {
   std::byte* Allocate(std::size_t bytes) override { return AllocateOrdinary(bytes); }
   void Free(std::byte* memory) override { std::free(memory); }
   void Barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
+
+  // "Open MPI v5.0.11", and the settings that the bench made (launch.cc).
+  std::string About() const override {
+    std::string version(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
+    int length = 0;
+    MPI_Get_library_version(version.data(), &length);
+    version.resize(std::min(static_cast<std::size_t>(length), version.find_first_of(",\n")));
+    std::ranges::replace(version, '\t', ' ');
+    for (const char* name : {"I_MPI_FABRICS", "I_MPI_PIN", "I_MPI_THREAD_YIELD"}) {
+      if (const char* value = std::getenv(name)) version += std::string(", ") + name + "=" + value;
+    }
+    return version;
+  }
 
   BoundCall Bind(const Operation& operation, const Buffers& buffers) override {
     return {CallOf(operation, buffers), {}};

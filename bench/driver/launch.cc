@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 
 namespace tutti::bench {
 namespace {
@@ -20,6 +21,7 @@ struct Peer {
   std::vector<std::string> launchers;  // names to look up in PATH, best first; none: started directly
   std::vector<std::string> arguments;  // of the launcher
   std::vector<std::string> on_hosts;   // likewise, when called by cluster.sh, which adds what all launchers need
+  std::string folder = {};             // of scripts/peers.sh: the launchers are looked up there, not in PATH
 };
 
 const std::vector<Peer>& Peers() {
@@ -41,6 +43,9 @@ const std::vector<Peer>& Peers() {
        with(kOpenMpi, kUcx),
        with(with(kOversubscribe, kUcx), {"-x", "UCX_TLS=tcp,sm,self"})},
       {"mpich", "tutti-peer-mpich", {"mpiexec.hydra", "mpirun.mpich", "mpirun"}, {}, {}},
+      {"impi", "tutti-peer-impi", {"mpiexec.hydra"}, {}, {}, "impi"},
+      {"mpich5", "tutti-peer-mpich5", {"mpiexec"}, {}, {}, "mpich5"},
+      {"openmpi5", "tutti-peer-openmpi5", {"mpirun"}, kOpenMpi, kOversubscribe, "openmpi5"},
       {"gloo", "tutti-peer-gloo", {}, {}, {}},
       {kFlat, "tutti-peer-flat", {}, {}, {}},
       {kNccl, "tutti-peer-nccl", {}, {}, {}},
@@ -68,6 +73,10 @@ std::string FindInPath(const std::string& program) {
 
 std::string LauncherOf(const Peer& peer) {
   for (const std::string& launcher : peer.launchers) {
+    if (!peer.folder.empty()) {
+      const fs::path path = fs::path(OwnDirectory()) / TUTTI_PEERS / peer.folder / "bin" / launcher;
+      return ::access(path.c_str(), X_OK) == 0 ? path.lexically_normal().string() : std::string();
+    }
     if (std::string found = FindInPath(launcher); !found.empty()) return found;
   }
   return {};
@@ -90,7 +99,10 @@ std::string WhyMissing(const std::string& library) {
     return fmt::format("{} was not built: its library's headers were missing when the build was configured",
                        peer.worker);
   }
-  if (!peer.launchers.empty() && LauncherOf(peer).empty()) return fmt::format("no {} in PATH", peer.launchers[0]);
+  if (!peer.launchers.empty() && LauncherOf(peer).empty()) {
+    return fmt::format("no {} in {}", peer.launchers[0],
+                       peer.folder.empty() ? "PATH" : "the folder of scripts/peers.sh");
+  }
   return {};
 }
 
@@ -158,10 +170,18 @@ std::vector<std::vector<std::string>> CommandsFor(const std::string& library, in
   return {command};
 }
 
-Environment EnvironmentFor(const std::string& library) {
+Environment EnvironmentFor(const std::string& library, int ranks) {
   // In containers Open MPI refuses to run as root unless told twice.
   if (library.starts_with("openmpi")) {
     return {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+  }
+  if (library == "impi") {
+    // Ranks pin themselves. With more ranks than cores, Intel MPI must be told to yield, or each wait costs a time slice.
+    Environment environment = {{"I_MPI_FABRICS", "shm"}, {"I_MPI_PIN", "0"}};
+    if (ranks > static_cast<int>(std::thread::hardware_concurrency())) {
+      environment.emplace_back("I_MPI_THREAD_YIELD", "2");
+    }
+    return environment;
   }
   return {};
 }

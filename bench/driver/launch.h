@@ -33,7 +33,8 @@ bool RunsInThreads(const std::string& library);
 // process.
 std::vector<std::vector<std::string>> CommandsFor(const std::string& library, int ranks, int threads,
                                                   const ClusterShape& cluster);
-Environment EnvironmentFor(const std::string& library);
+// The settings that make the library fastest on so many ranks of this machine.
+Environment EnvironmentFor(const std::string& library, int ranks);
 
 // The directory of this executable and its workers.
 std::string OwnDirectory();

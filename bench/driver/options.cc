@@ -119,10 +119,9 @@ void AddOwnFlags(CLI::App& app, Raw& raw, Options& options) {
       ->capture_default_str();
   app.add_flag("--graph", options.call.graph, "with --memory device: each batch is a CUDA graph, captured once");
   app.add_option("--nccl", options.call.nccl, "libnccl that --vs nccl loads")->capture_default_str();
-  app.add_option(
-         "--vs", raw.peers,
-         "libraries to compare with in the same run: openmpi,openmpi-ucx,mpich,gloo,flat (the naive program) or all; "
-         "with --memory device: nccl")
+  app.add_option("--vs", raw.peers,
+                 "libraries to compare with in the same run: impi,mpich5,openmpi5,openmpi,openmpi-ucx,mpich,gloo,flat "
+                 "(the naive program) or all; with --memory device: nccl")
       ->delimiter(',');
   app.add_flag("--no-tutti", raw.no_tutti, "measure only the libraries of --vs");
   app.add_option("--place", raw.place, "out of place, in place or both (default: both, but out with --vs)")
