@@ -9,6 +9,7 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <thread>
 
 #include "bench/backends/library_tutti.h"
@@ -81,7 +82,7 @@ int RunAsRankZero(const tuttiMpiModule_t& mpi, const Options& options) {
     std::vector<std::unique_ptr<Team>> teams;
     try {
       teams.push_back(std::make_unique<Team>(kTutti, mpi.ranks(), listener, options.plan.timeout));
-      status = RunSweep(options, teams);
+      status = RunSweep(options, std::move(teams));
     } catch (const std::exception& error) {
       fmt::print(stderr, "tutti-bench: {}\n", error.what());
     }

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 
 #include "base/files/files.h"
 #include "bench/driver/launch.h"
@@ -99,6 +101,28 @@ std::optional<TcpLimits> ProbeHosts(const Options& options, const std::vector<st
   return limits;
 }
 
+// A peer has degenerated if a call takes time slices of the scheduler instead of work: this long, and this many times as
+// long as the fastest library. Larger messages, which it cuts into many pieces, would take it hours.
+constexpr double kDegenerateUs = 5'000;
+constexpr double kDegenerateFactor = 300;
+
+// Ends the peers that have degenerated in this record, which shows them.
+void LeaveOutDegenerate(std::vector<std::unique_ptr<Team>>& teams, const Record& record) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const Result& result : record.results) {
+    if (result.measured) best = std::min(best, result.median_us);
+  }
+  for (const Result& result : record.results) {
+    if (result.library == kTutti || !result.measured || result.median_us < kDegenerateUs) continue;
+    if (result.median_us < kDegenerateFactor * best) continue;
+    const auto why = fmt::format("{}: left out after {} B, where it took {:.0f} us and the fastest {:.1f} us",
+                                 result.library, record.bytes, result.median_us, best);
+    fmt::print("# {}\n", why);
+    const auto team = std::ranges::find(teams, result.library, [](const auto& each) { return each->library(); });
+    *team = Team::Refused(result.library, why);
+  }
+}
+
 bool AnyAlive(const std::vector<std::unique_ptr<Team>>& teams) {
   for (const auto& team : teams) {
     if (team->alive()) return true;
@@ -126,7 +150,7 @@ std::vector<std::unique_ptr<Team>> StartTeams(const Options& options, int ranks)
   return teams;
 }
 
-int RunSweep(const Options& options, const std::vector<std::unique_ptr<Team>>& teams) {
+int RunSweep(const Options& options, std::vector<std::unique_ptr<Team>> teams) {
   const std::vector<Row> rows = RowsOf(options);
   const bool can_be_in_place = CanBeInPlace(rows.front().operation.collective);
   Options shown = options;
@@ -159,6 +183,7 @@ int RunSweep(const Options& options, const std::vector<std::unique_ptr<Team>>& t
       const std::optional<Record> in = measure(shown.in_place, true);
       progress.Clear();
       table.PrintRow(out, in);
+      LeaveOutDegenerate(teams, records.back());
     }
   }
   table.PrintFooter();

@@ -14,6 +14,6 @@ namespace tutti::bench {
 std::vector<std::unique_ptr<Team>> StartTeams(const Options& options, int ranks);
 
 // Measures, prints, and writes the files. Returns the exit status: 0 if every result was right and Tutti survived.
-int RunSweep(const Options& options, const std::vector<std::unique_ptr<Team>>& teams);
+int RunSweep(const Options& options, std::vector<std::unique_ptr<Team>> teams);
 
 }  // namespace tutti::bench
