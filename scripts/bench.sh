@@ -2,7 +2,7 @@
 # Runs the main benchmark on a fresh checkout: installs the packages that the bench needs, and today's MPIs into
 # build/peers; builds the bench (without tests and tools, and with kernels only for this machine's GPUs); then measures
 # all-reduce on 4 ranks of this machine, in Tutti, in every installed peer library and in the naive program ("flat"), and
-# checks every result. Takes about three minutes after the build.
+# checks every result. Takes about two minutes after the build.
 #   scripts/bench.sh                      as above
 #   scripts/bench.sh TUTTI-BENCH-ARGS     builds, then runs tutti-bench with these arguments instead
 # Outside this checkout it leaves only apt packages.

@@ -12,8 +12,7 @@ namespace tutti::schedule {
 // Among the steps that may come next, one that reads no slot is taken first: it cannot wait for another rank, but
 // another rank may wait for it. Otherwise the lane with the lowest number goes on. REQUIRES: no waits in a circle.
 //
-// That ranks do not wait for each other in a circle is a property of all ranks' schedules together:
-// Schedule::one_lane_safe.
+// Ranks that run this order may still wait for each other in a circle. Schedule::one_lane_safe says where they do not.
 Lane InOneLane(const Channel& channel);
 
 }  // namespace tutti::schedule

@@ -33,7 +33,7 @@ bool RunsInThreads(const std::string& library);
 // process.
 std::vector<std::vector<std::string>> CommandsFor(const std::string& library, int ranks, int threads,
                                                   const ClusterShape& cluster);
-// The settings that make the library fastest on so many ranks of this machine.
+// The settings that the bench gives the library on so many ranks.
 Environment EnvironmentFor(const std::string& library, int ranks);
 
 // The directory of this executable and its workers.

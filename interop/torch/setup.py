@@ -9,7 +9,7 @@ It looks for libtutti.so in this order:
 
 The library is copied into the module's folder, where the module finds it wherever the package is installed.
 
-If PyTorch has CUDA, the module also supports tensors on GPUs. That needs the headers of CUDA's runtime, found in
+If PyTorch has CUDA, the module also supports tensors on GPUs. They need the headers of CUDA's runtime, found in
     PyTorch's folder     pip's package nvidia-cuda-runtime, required by PyTorch's wheels (nvidia/cu13, or cuda_runtime)
     CUDA_HOME            or where nvcc is, or /usr/local/cuda
 Without the headers, the module supports only host memory. The build needs no GPU and no driver.

@@ -8,11 +8,9 @@
 #include <thread>
 #include <utility>
 
-#include "algorithms/builders/build.h"
 #include "base/clock.h"
 #include "base/files/files.h"
 #include "base/log.h"
-#include "base/numbers/datatype.h"
 #include "src/diagnostics/dump.h"
 #include "src/init/survey.h"
 #include "src/memory/device_buffers.h"

@@ -74,7 +74,7 @@ class Operations {
   }
   void ForgetPlans();
 
-  // What all operations so far have moved.
+  // The operations so far, and the bytes that they moved.
   tuttiCounters_t Traffic() const { return plans_.Traffic(); }
   // Records that a GPU's operation was the last one.
   void NoteEnqueued(const plan::Operation& operation, tuttiAlgorithm_t algorithm);

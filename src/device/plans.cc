@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "algorithms/builders/build.h"
 #include "algorithms/schedule/binding.h"
 #include "base/error.h"
 #include "base/log.h"

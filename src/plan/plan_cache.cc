@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "base/numbers/datatype.h"
 

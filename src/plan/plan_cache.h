@@ -55,9 +55,8 @@ class PlanCache {
   bool full() const { return plans_.size() >= kMaxPlans; }
   // Forgets all plans, but not their traffic. REQUIRES: no plan is running or kept by a caller.
   void Forget();
-  // What all plans have moved so far.
+  // The operations of all plans so far, and the bytes that they moved.
   tuttiCounters_t Traffic() const;
-  const PlanContext& context() const { return context_; }
 
  private:
   class HostPlanner;

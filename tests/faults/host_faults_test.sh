@@ -140,7 +140,7 @@ case_partition() {
   expect_failures 6 'was lost'
   expect_within 20000
 }
-# A rank is stopped for longer than TUTTI_SILENCE_MS, as in a debugger. That is not a fault.
+# A rank is stopped for longer than TUTTI_SILENCE_MS, as in a debugger. The other ranks must wait.
 case_stopped() {
   start 8 || return 0
   trouble 5 stop

@@ -1,6 +1,5 @@
-// The interpreter: a block runs one lane of one operation. It runs the lane's steps, waits for slots and other lanes,
-// moves data, and publishes, as the host's executor does (executors/host/run.cc). But a block waits in place, because
-// it has nothing else to do.
+// The interpreter: a block runs one lane of one operation as the host's executor does (executors/host/run.cc), but waits
+// in place, because it has nothing else to do.
 //
 // Order of publication, bulk protocol: all threads store, a barrier, then one thread fences and stores its flags,
 // relaxed. The reader's thread polls and fences (device.h), and its block's barrier lets the others read; likewise for

@@ -270,7 +270,7 @@ def plan_partition_healed_late(trial, rng, begin):
 
 
 def plan_stop(trial, rng, begin):
-    """Stops a rank as a debugger does. That is not a fault, however long it takes."""
+    """Stops a rank as a debugger does. The other ranks must wait, however long it takes."""
     victim = str(rng.randrange(trial.ranks))
     trial.acts.append(Act(begin, "rank", [victim, "stop"]))
     trial.acts.append(Act(rng.randint(100, 2 * trial.silence_ms), "rank", [victim, "continue"]))
