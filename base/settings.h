@@ -60,7 +60,7 @@ struct Settings {
   std::string topo_file;  // TUTTI_TOPO_FILE=path          read this host's topology; else NCCL_TOPO_FILE's
   std::string topo_dump;  // TUTTI_TOPO_DUMP_FILE=path     write what is known; else NCCL_TOPO_DUMP_FILE's
   int threads = 1;        // TUTTI_THREADS                 host threads per rank that move data, 1..16
-  bool cma = false;       // TUTTI_CMA=1                   read peers' plain memory by process_vm_readv
+  std::string cma;        // TUTTI_CMA                     "on", "off" or "" (by price): read peers' plain memory where it lies
   bool zero_copy = true;  // TUTTI_ZERO_COPY=0             never read a peer's buffers in place
   bool gpu = true;        // TUTTI_GPU=0                   host memory only, whatever CUDA context a thread has
   long long stream_bytes = 0;  // TUTTI_STREAM_BYTES       longer results bypass the caches; 0: the last cache's size

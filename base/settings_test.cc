@@ -20,14 +20,14 @@ Settings Read(const std::map<std::string, std::string, std::less<>>& environment
 TEST(Settings, DefaultsWithoutEnvironment) {
   const auto settings = Read({});
   EXPECT_EQ(settings.operation_timeout_ms, 600'000);
-  EXPECT_FALSE(settings.cma);
+  EXPECT_EQ(settings.cma, "");
 }
 
 TEST(Settings, ReadsEveryKind) {
   const auto settings =
       Read({{"TUTTI_ALGO", "ring"}, {"TUTTI_CMA", "1"}, {"TUTTI_CHUNK", "65536"}, {"TUTTI_THREADS", "3"}});
   EXPECT_EQ(settings.algorithm, "ring");
-  EXPECT_TRUE(settings.cma);
+  EXPECT_EQ(settings.cma, "1");
   EXPECT_EQ(settings.chunk_bytes, 65536);
   EXPECT_EQ(settings.threads, 3);
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include "transports/ring/layout.h"
 #include "transports/ring/slot.h"
@@ -13,9 +14,17 @@ namespace tutti::schedule {
 struct ProtocolConfig {
   ring::Protocol protocol = ring::Protocol::bulk;
   std::size_t chunk_bytes = 0;  // of each block at a time; a multiple of 64 unless it covers whole blocks
+  // Slots to other processes of the host refer to plain memory, which the reader fetches with process_vm_readv: one
+  // copy instead of two. Only with Protocol::bulk.
+  bool cma = false;
 
   friend bool operator==(const ProtocolConfig&, const ProtocolConfig&) = default;
 };
+
+// For people.
+constexpr std::string_view DescribeSlots(const ProtocolConfig& config) {
+  return config.cma ? "bulk by process_vm_readv" : ring::NameOf(config.protocol);
+}
 
 // Slots of a connection, as transports have them.
 constexpr int SlotDepth(ring::Protocol protocol) {

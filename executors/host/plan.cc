@@ -107,7 +107,7 @@ void Plan::Bind(const schedule::Channel& channel, int index, shm::Fabric& fabric
       bound.after = schedule_.channels[static_cast<std::size_t>(index)].lanes[l].steps[s].after;
       bound.final = step.final;
       bound.arithmetic = step.reads.size() > 1;
-      if (bound.arithmetic && fabric.cma()) {
+      if (bound.arithmetic && config_.cma) {
         fetch_bytes_ = std::max(fetch_bytes_, step.reads.size() * config_.chunk_bytes);
       }
       if (const int referable = schedule::ReferableOf(step); referable >= 0) {

@@ -64,19 +64,18 @@ Run::Progress Run::AdvanceChannel(ChannelState& state, const BoundChannel& bound
   if (state.done) return Progress::done;
   // A sleeper that looks again before it sleeps must not take a fault for an end.
   if (state.fault.kind != Fault::Kind::none) return Progress::faulted;
+  // One chunk of each lane at a time: one lane's step often lets another lane of this rank go on, or another run of its
+  // group. A message that took all that has come would leave its peer without this rank's own chunks meanwhile.
   bool moved = false;
-  // Sweep until a whole sweep moves nothing: one lane's step often lets another lane of this rank go on.
-  for (bool sweep = true; sweep && !state.finished;) {
-    sweep = false;
+  if (!state.finished) {
     state.finished = true;
     for (std::size_t l = 0; l < state.lanes.size(); ++l) {
       auto& lane = state.lanes[l];
       const auto outcome = AdvanceLane(state, bound, lane, bound.lanes[l]);
       if (outcome == Progress::faulted) return outcome;
-      sweep = sweep || outcome == Progress::moved;
+      moved = moved || outcome == Progress::moved;
       state.finished = state.finished && lane.chunk >= bound.lanes[l].chunks;
     }
-    moved = moved || sweep;
   }
   const auto waiting = moved ? Progress::moved : Progress::blocked;
   if (!state.finished) return waiting;
@@ -133,12 +132,13 @@ inline Run::Outcome Run::TryStep(ChannelState& state, const BoundChannel& channe
 }
 
 // The reach of the memory that the step's slots may refer to; null: they carry the data.
-const RemoteAccess* Run::ReferenceFor(const BoundStep& step, const RemoteAccess& input,
+const RemoteAccess* Run::ReferenceFor(const BoundStep& step, std::size_t bytes, const RemoteAccess& input,
                                       const RemoteAccess& output) const {
   if (step.referable == nullptr) return nullptr;
   const bool from_input = step.referable->kind == schedule::OperandKind::input;
   const RemoteAccess& access = from_input ? input : output;
-  if (access.kind == ring::SlotKind::value || (from_input && launch_.scaled && step.referable->scaled)) return nullptr;
+  if (access.kind == ring::SlotKind::value || bytes < access.least) return nullptr;
+  if (from_input && launch_.scaled && step.referable->scaled) return nullptr;
   return &access;
 }
 
@@ -157,7 +157,7 @@ bool Run::SourceElsewhere(ChannelState& state, const BoundOperand& operand, ring
     source = reinterpret_cast<const std::byte*>(reference.address);
   } else if (may_refer && kind == ring::SlotKind::window) {
     source = windows_.Find(peer, reference.window, reference.address, bytes);
-  } else if (may_refer && kind == ring::SlotKind::cma && fabric_.cma() && fetch_to != nullptr) {
+  } else if (may_refer && kind == ring::SlotKind::cma && plan_.config().cma && fetch_to != nullptr) {
     source = fabric_.ReadMemory(peer, reference.address, fetch_to, bytes) ? fetch_to : nullptr;
     if (source == nullptr) {
       state.fault = {Fault::Kind::unreachable, peer, 0, 0};
@@ -176,8 +176,9 @@ template <bool kMayRefer>
 Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_t done, std::size_t bytes) {
   const bool may_refer = kMayRefer && step.fills;
   const RemoteAccess* const local_reference =
-      may_refer ? ReferenceFor(step, launch_.input_access, launch_.output_access) : nullptr;
-  const RemoteAccess* const network_reference = may_refer ? ReferenceFor(step, input_here_, output_here_) : nullptr;
+      may_refer ? ReferenceFor(step, bytes, launch_.input_access, launch_.output_access) : nullptr;
+  const RemoteAccess* const network_reference =
+      may_refer ? ReferenceFor(step, bytes, input_here_, output_here_) : nullptr;
   const auto reference_of = [&](const BoundOperand& write) {
     return write.by_network ? network_reference : local_reference;
   };

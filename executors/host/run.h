@@ -19,6 +19,7 @@ struct RemoteAccess {
   ring::SlotKind kind = ring::SlotKind::value;
   std::uint16_t window = 0;
   std::uint64_t base = 0;  // of the buffer's first byte: an address, or an offset into the window
+  std::size_t least = 0;   // bytes; shorter pieces travel in the slot
 };
 
 // Where registered windows of peers are mapped in this process.
@@ -160,7 +161,8 @@ class Run {
   bool SourceElsewhere(ChannelState& state, const BoundOperand& operand, ring::SlotKind kind, std::size_t bytes,
                        const std::byte*& source, std::byte* fetch_to);
   std::byte* Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const;
-  const RemoteAccess* ReferenceFor(const BoundStep& step, const RemoteAccess& input, const RemoteAccess& output) const;
+  const RemoteAccess* ReferenceFor(const BoundStep& step, std::size_t bytes, const RemoteAccess& input,
+                                   const RemoteAccess& output) const;
   bool Drained(const BoundChannel& channel, bool all) const;
   void AddWaits(std::size_t channel, std::vector<int>& ranks) const;
 

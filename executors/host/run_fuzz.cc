@@ -108,7 +108,8 @@ void Fuzz(std::span<const std::byte> input) {
 
   const auto protocol = static_cast<ring::Protocol>(choices.Below(ring::kProtocols));
   const std::size_t most = std::min<std::size_t>(beside.fabric().layout().SlotShapeOf(protocol, 0).capacity, 1024);
-  const schedule::ProtocolConfig config{protocol, std::max<std::size_t>(most / (1 + choices.Below(4)) / 16 * 16, 16)};
+  const schedule::ProtocolConfig config{protocol, std::max<std::size_t>(most / (1 + choices.Below(4)) / 16 * 16, 16),
+                                        protocol == ring::Protocol::bulk && beside.fabric().cma()};
   const std::size_t bytes = (choices.Next<std::uint16_t>() % kMostBytes) / SizeOf(type) * SizeOf(type);
   const auto extents = schedule::UniformExtents(request.collective, 2, schedule->blocks, bytes);
   const Plan plan(*schedule, extents, config, type, tuttiSum, beside.fabric(), 0);

@@ -29,8 +29,8 @@ class RunBesideStranger : public ::testing::Test {
         builders::Build(tuttiAlgorithmRing, {schedule::Collective::broadcast, 0, 2, RankBesideStranger::kStranger});
     ASSERT_TRUE(schedule);
     const auto extents = schedule::UniformExtents(schedule::Collective::broadcast, 2, schedule->blocks, bytes);
-    plan_ = std::make_unique<Plan>(*schedule, extents, schedule::ProtocolConfig{protocol, bytes}, tuttiUint8, tuttiSum,
-                                   beside_.fabric(), 0);
+    plan_ = std::make_unique<Plan>(*schedule, extents, schedule::ProtocolConfig{protocol, bytes, fetches_}, tuttiUint8,
+                                   tuttiSum, beside_.fabric(), 0);
     run_ = std::make_unique<TheRun>(*plan_, beside_.fabric(), window_);
     output_.assign(bytes, std::byte{0});
     run_->Start([&](Launch& launch) {
@@ -65,6 +65,7 @@ class RunBesideStranger : public ::testing::Test {
   std::unique_ptr<Plan> plan_;
   std::unique_ptr<TheRun> run_;
   std::vector<std::byte> output_;
+  bool fetches_ = false;  // ProtocolConfig::cma
 };
 
 TEST_F(RunBesideStranger, TakesWhatAnHonestPeerSends) {
@@ -120,13 +121,21 @@ TEST_F(RunBesideStranger, RefusesReferencesInSlotsThatHaveNoRoomForThem) {
 
 TEST_F(RunBesideStranger, SaysSoWhereAPeersMemoryCannotBeRead) {
   if (!beside_.fabric().cma()) GTEST_SKIP() << "this system does not let processes read each other";
+  fetches_ = true;
   EXPECT_EQ(Sent(ring::Protocol::bulk, static_cast<int>(ring::SlotKind::cma), 8), Fault::Kind::unreachable);
+}
+
+// The ranks agree on it, so a peer that refers to its memory all the same is no honest one.
+TEST_F(RunBesideStranger, FetchesNothingWhereThePlanCopies) {
+  EXPECT_EQ(Sent(ring::Protocol::bulk, static_cast<int>(ring::SlotKind::cma), reinterpret_cast<std::uint64_t>(&kTag)),
+            Fault::Kind::forged);
 }
 
 // Data fetched from the peer lies in one piece, and a strided output does not.
 TEST_F(RunBesideStranger, FetchesNothingBetweenTheRunsOfATensor) {
   if (!beside_.fabric().cma()) GTEST_SKIP() << "this system does not let processes read each other";
   constexpr std::size_t kRun = 8, kRuns = kBytes / kRun;
+  fetches_ = true;
   Receive(ring::Protocol::bulk);
   const std::array<schedule::StridedDim, 2> dims = {{{kRuns, 2 * kRun}, {kRun, 1}}};
   const schedule::Strided strided(dims, 1);

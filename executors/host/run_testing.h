@@ -83,7 +83,7 @@ class RankBesideStranger {
       return all;
     };
     Settings settings;
-    settings.cma = true;
+    settings.cma = "on";
     return std::make_unique<shm::Fabric>(rank, shm::Hosts{{0, 0}, {0, 0}}, channels, settings, all_gather,
                                          Deadline::Never());
   }

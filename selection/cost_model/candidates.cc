@@ -18,7 +18,7 @@ constexpr std::size_t KiB = 1024;
 
 // Tried for the bulk protocol. Below, a step's cost shows; above, a slot no longer fits a core's cache. On two cores
 // times are flat within the noise between 16 and 512 KiB for all ranks' chunks together.
-constexpr std::array kChunks = {8 * KiB, 32 * KiB, 128 * KiB, 512 * KiB};
+constexpr std::array kChunks = {8 * KiB, 16 * KiB, 32 * KiB, 64 * KiB, 128 * KiB, 512 * KiB};
 // Shapes tried on GPUs. At the host's depths (slot.h), all channels of the longest bulk slots take 48 MiB a peer.
 constexpr std::array<schedule::ProtocolConfig, 7> kGpuConfigs = {{
     {ring::Protocol::line, 2 * KiB},
@@ -123,13 +123,16 @@ std::vector<schedule::ProtocolConfig> HostConfigs(const Kind& kind, const Tuning
   short_protocol(ring::Protocol::line, ring::kLineShape);
   short_protocol(ring::Protocol::inlined, ring::kInlineShape);
   if (forced.protocol && *forced.protocol != ring::Protocol::bulk && !configs.empty()) return configs;
+  const auto bulk = [&](std::size_t chunk) {
+    if (!tuning.cma || !forced.cma.value_or(false)) configs.push_back({ring::Protocol::bulk, chunk});
+    if (tuning.cma && forced.cma.value_or(true)) configs.push_back({ring::Protocol::bulk, chunk, true});
+  };
   if (forced.chunk_bytes != 0) {
-    configs.push_back(
-        {ring::Protocol::bulk, std::clamp(RoundDown(forced.chunk_bytes, ring::kCacheLine), ring::kCacheLine, most)});
+    bulk(std::clamp(RoundDown(forced.chunk_bytes, ring::kCacheLine), ring::kCacheLine, most));
     return configs;
   }
   for (const std::size_t chunk : kChunks) {
-    configs.push_back({ring::Protocol::bulk, std::min(chunk, most)});
+    bulk(std::min(chunk, most));
     if (chunk >= share || chunk >= most) break;  // larger ones would be the same
   }
   return configs;
@@ -162,10 +165,15 @@ std::string ToString(const Kind& kind) {
 }
 
 schedule::Collective ParseCollective(std::string_view word) {
+  const auto letters = [](std::string_view name) {
+    std::string only(name);
+    std::erase(only, '_');
+    return only;
+  };
   std::vector<std::string_view> names;
   for (int c = 0; c < schedule::kScheduledCollectives; ++c) {
     names.push_back(schedule::NameOf(static_cast<schedule::Collective>(c)));
-    if (names.back() == word) return static_cast<schedule::Collective>(c);
+    if (letters(names.back()) == letters(word)) return static_cast<schedule::Collective>(c);
   }
   Throw(tuttiInvalidArgument, "collective {} is unknown; known are {}", Quoted(word), fmt::join(names, ", "));
 }
@@ -270,7 +278,8 @@ schedule::ProtocolConfig Fitting(schedule::ProtocolConfig config, std::size_t bl
   if (share <= config.chunk_bytes || config.chunk_bytes % ring::kCacheLine == 0) return config;
   if (config.protocol == ring::Protocol::line)
     return Fitting({ring::Protocol::inlined, ring::kInlineShape.capacity}, block_bytes, channels);
-  return {config.protocol, RoundDown(config.chunk_bytes, ring::kCacheLine)};
+  config.chunk_bytes = RoundDown(config.chunk_bytes, ring::kCacheLine);
+  return config;
 }
 
 std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning,

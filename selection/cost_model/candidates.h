@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,7 +29,7 @@ const std::vector<Kind>& AllKinds();
 int IndexOf(const Kind& kind);
 std::string ToString(const Kind& kind);  // "all_reduce, low precision"
 
-// "all_reduce" and so on. Throws tuttiInvalidArgument for other words, listing the valid ones.
+// "all_reduce", "allreduce" and so on. Throws tuttiInvalidArgument for other words, listing the valid ones.
 schedule::Collective ParseCollective(std::string_view word);
 
 // Choices that the user forces; the same on all ranks.
@@ -39,6 +40,7 @@ struct Forced {
   int channels = 0;             // 0: free
   std::size_t chunk_bytes = 0;  // 0: free
   std::optional<ring::Protocol> protocol;
+  std::optional<bool> cma;  // ProtocolConfig::cma, wherever a schedule lets slots refer to memory
 };
 
 // TUTTI_ALGO: algorithms and collective:algorithm pairs, separated by commas; pairs win. An algorithm alone is ignored
@@ -70,6 +72,9 @@ struct TuningContext {
   int most_lanes = 0;  // lanes that one rank's GPU can run at the same time; 0: any number
   int threads = 1;  // that move data, on the rank with the most; 0: ranks are GPUs, with an executor for every channel
   std::size_t bulk_capacity = 0;  // bytes
+  bool cma = false;               // every rank can read the memory of every other one on its host
+  // Results are stored past the caches when a host's ranks together touch more than this.
+  std::size_t stream_bytes = std::numeric_limits<std::size_t>::max();
   GpuSlots gpu_slots = {};
   bool deterministic = false;
   Forced forced = {};

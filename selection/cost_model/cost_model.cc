@@ -19,6 +19,8 @@ UnitOnGpu OnGpu(const RepresentativeRanks& representatives) {
   return unit;
 }
 
+constexpr double kPageBytes = 4096;
+
 // Chunk sizes for which the longest paths are found: the usual sizes of whole chunks (candidates.cc).
 constexpr std::array<double, 6> kGrid = {0, ring::kInlineShape.capacity, 8 << 10, 32 << 10, 128 << 10, 512 << 10};
 
@@ -48,6 +50,11 @@ CostModel::CostModel(const Machine& machine, const RepresentativeRanks& represen
       graph_(machine, representatives) {
   FindShares(representatives);
   FindProxies();
+  for (const auto& way : graph_.ways) {
+    if (!way.network)
+      latency_within_node_ =
+          std::max(latency_within_node_, way.latency[static_cast<std::size_t>(ring::Protocol::bulk)]);
+  }
   const auto& rings = machine.rank_layout().rings;
   if (rings.empty() || !builders::FollowsRings(representatives.members().front().algorithm)) return;
   place_in_ring_.resize(rings.front().size());
@@ -75,13 +82,13 @@ void CostModel::FindProxies() {
 void CostModel::FindShares(const RepresentativeRanks& representatives) {
   const auto members = representatives.members().size();
   std::vector<double> work(members);
-  std::vector<int> fills(members);
   for (std::size_t i = 0; i + 1 < graph_.nodes.size(); ++i) {
-    const auto& each = graph_.works[graph_.nodes[i].work];
-    work[graph_.nodes[i].member] += each.memory_operands + each.slot_reads + each.slot_writes;
+    const auto& each = graph_.works[graph_.nodes[i].work].copying;
+    work[graph_.nodes[i].member] += each.memory + each.slot_reads + each.slot_writes;
   }
-  for (const auto& send : graph_.sends) fills[send.member] += send.slots;
-  slots_in_flight_ = *std::max_element(fills.begin(), fills.end());
+  for (const auto& each : graph_.works) {
+    if (each.fetching.fetches > 0) fetched_ = std::max(fetched_, each.fetching.slot_writes);
+  }
   slowdown_.assign(members, machine_.ranks_per_core());
   turn_us_ = machine_.ranks_per_core() > 1 ? machine_.ranks_per_core() * machine_.costs().yield_us : 0;
   if (machine_.costs().cores == 0 || !representatives.complete() || machine_.ranks_per_core() <= 1) return;
@@ -99,13 +106,15 @@ void CostModel::FindShares(const RepresentativeRanks& representatives) {
   }
 }
 
-CostModel::Path CostModel::StepPath(const StepGraph::Work& work, ring::Protocol protocol, const Rates& rates) const {
+CostModel::Path CostModel::StepPath(const StepGraph::Work& work, SlotUse use, const Rates& rates) const {
   const Costs& costs = machine_.costs();
-  const auto w = static_cast<std::size_t>(protocol);
+  const auto w = static_cast<std::size_t>(use.protocol);
+  const auto& operands = use.cma ? work.fetching : work.copying;
   Path path;
-  path.fixed = costs.step_us + costs.slot_us[w] * (work.slot_reads + work.slot_writes);
-  const Path moving{0, static_cast<double>(work.memory_operands), static_cast<double>(work.slot_reads),
-                    static_cast<double>(work.slot_writes), 0};
+  path.fixed = costs.step_us + costs.slot_us[w] * (work.copying.slot_reads + work.copying.slot_writes) +
+               costs.fetch_us * operands.fetches;
+  const Path moving{0, static_cast<double>(operands.memory), static_cast<double>(operands.slot_reads),
+                    static_cast<double>(operands.slot_writes), costs.fetch_page_us / kPageBytes * operands.fetches};
   const Path crossing{0, 0, 0, 0, work.us_per_byte / costs.protocol_efficiency[w]};
   path.Add(moving.Microseconds(rates, 1) >= crossing.us_per_byte ? moving : crossing, 1);
   return path;
@@ -180,18 +189,18 @@ std::optional<CostModel::Path> CostModel::Walked::AroundNetwork(int last) const 
   return path;
 }
 
-CostModel::Walked CostModel::WalkSteps(ring::Protocol protocol, const Rates& rates, double bytes) const {
+CostModel::Walked CostModel::WalkSteps(SlotUse use, const Rates& rates, double bytes) const {
   const std::size_t steps = graph_.nodes.size() - 1;
   Walked walked{
       graph_, slowdown_, {}, {}, std::vector<double>(steps), std::vector<double>(steps), std::vector<int>(steps, -1)};
   std::vector<double> step_us;
   for (const auto& work : graph_.works) {
-    walked.step_paths.push_back(StepPath(work, protocol, rates));
+    walked.step_paths.push_back(StepPath(work, use, rates));
     step_us.push_back(walked.step_paths.back().Microseconds(rates, bytes));
   }
   std::vector<double> way_us;
   for (const auto& way : graph_.ways) {
-    walked.way_paths.push_back(WayPath(way, protocol));
+    walked.way_paths.push_back(WayPath(way, use.protocol));
     way_us.push_back(walked.way_paths.back().Microseconds(rates, bytes));
   }
   for (std::size_t i = 0; i < steps; ++i) {
@@ -209,8 +218,8 @@ CostModel::Walked CostModel::WalkSteps(ring::Protocol protocol, const Rates& rat
 }
 
 // Adds the longest paths of a chunk of `bytes`.
-void CostModel::Walk(ring::Protocol protocol, const Rates& rates, double bytes, Paths& paths) const {
-  const Walked walked = WalkSteps(protocol, rates, bytes);
+void CostModel::Walk(SlotUse use, const Rates& rates, double bytes, Paths& paths) const {
+  const Walked walked = WalkSteps(use, rates, bytes);
   const int steps = walked.steps();
   if (steps == 0) return;
   const auto last = static_cast<int>(std::max_element(walked.end.begin(), walked.end.end()) - walked.end.begin());
@@ -248,23 +257,29 @@ void CostModel::Walk(ring::Protocol protocol, const Rates& rates, double bytes, 
   paths.further.push_back(lane);
 }
 
-// `footprint`: bytes of all buffers together.
-CostModel::Rates CostModel::RatesAt(double bytes, std::size_t footprint) const {
-  const Costs& costs = machine_.costs();
-  const double slot = At(costs.executor_bandwidth, static_cast<std::size_t>(bytes * slots_in_flight_));
-  const double crossing = machine_.CrossingBandwidth(bytes).value_or(slot);
-  return {UsPerByte(At(costs.executor_bandwidth, footprint)), UsPerByte(crossing), UsPerByte(slot)};
+// For chunks of `bytes`.
+CostModel::Rates CostModel::RatesAt(SlotUse use, double bytes, const Load& load) const {
+  std::size_t ranks = 1;
+  for (const auto& node : machine_.rank_layout().ranks_on) ranks = std::max(ranks, node.size());
+  const int rings = use.cma ? graph_.rings_beside_fetches : graph_.rings;
+  const double held = rings * schedule::SlotDepth(use.protocol) + (use.cma ? fetched_ : 0);
+  const WorkingSet set{static_cast<double>(load.footprint), held * bytes * load.channels * static_cast<double>(ranks)};
+  // The kernel stores what it fetches for a rank through the caches.
+  const MoveRates rates = machine_.RatesOf(set, bytes, load.streamed && !use.cma);
+  return {UsPerByte(rates.memory), UsPerByte(rates.slot_read), UsPerByte(rates.slot_write)};
 }
 
 // Which paths are the longest depends on how far buffers exceed the caches, so they are found for the smallest buffers
 // (a chunk of every block) and for endless ones.
-const CostModel::Paths& CostModel::PathsOf(ring::Protocol protocol, std::size_t grid_point) const {
-  const auto [found, fresh] = paths_.try_emplace({protocol, grid_point});
+const CostModel::Paths& CostModel::PathsOf(SlotUse use, std::size_t grid_point) const {
+  const auto [found, fresh] = paths_.try_emplace({use, grid_point});
   if (!fresh) return found->second;
   const double bytes = kGrid[grid_point];
   const auto least = static_cast<std::size_t>(bytes * blocks_);
   for (const std::size_t footprint : {least, std::numeric_limits<std::size_t>::max()}) {
-    Walk(protocol, RatesAt(bytes, footprint), bytes, found->second);
+    Load load;
+    load.footprint = footprint;
+    Walk(use, RatesAt(use, bytes, load), bytes, found->second);
     if (bytes == 0) break;  // no byte is touched
   }
   return found->second;
@@ -309,7 +324,8 @@ double CostModel::Microseconds(const Load& load) const {
   const double share = static_cast<double>(load.block_bytes) / (load.channels * unit_channels_);
   const double bytes = std::min(share, static_cast<double>(load.config.chunk_bytes));
   const double chunks = bytes > 0 ? std::max(1.0, share / bytes) : 1;
-  const Rates rates = RatesAt(bytes, load.footprint);
+  const SlotUse use{load.config.protocol, load.config.cma};
+  const Rates rates = RatesAt(use, bytes, load);
   std::size_t above = 1;
   while (above + 1 < kGrid.size() && bytes > kGrid[above]) ++above;
   // The channels' parts cross the links together.
@@ -320,7 +336,7 @@ double CostModel::Microseconds(const Load& load) const {
   double first = 0;
   double further = 0;
   for (const std::size_t grid_point : {above - 1, above}) {
-    const Paths& paths = PathsOf(load.config.protocol, grid_point);
+    const Paths& paths = PathsOf(use, grid_point);
     for (const auto& path : paths.first) first = std::max(first, path.Microseconds(rates, bytes, sharing));
     for (const auto& path : paths.around_network) {
       first = std::max(first, path.Microseconds(rates, bytes) + crossing * link.network);
@@ -331,7 +347,9 @@ double CostModel::Microseconds(const Load& load) const {
   // A rank fills all free slots, then lets the other ranks of its core empty them.
   const double turns = turn_us_ / schedule::SlotDepth(load.config.protocol);
   const double beginning = costs.operation_us + (load.channels * unit_channels_ - 1) * costs.channel_skew_us;
-  return beginning * machine_.ranks_per_core() + std::max(first, shared) +
+  // The memory that slots refer to must stay as it is until the last reader has said that it has its copy.
+  const double until_fetched = load.config.cma ? turn_us_ + latency_within_node_ : 0;
+  return beginning * machine_.ranks_per_core() + std::max(first, shared) + until_fetched +
          (chunks - 1) * std::max(further + turns, shared);
 }
 

@@ -11,6 +11,8 @@
 //
 // The longest paths are found for a grid of sizes. Between grid points, use the longer of the two neighbouring paths,
 // which is at most slightly too short.
+// Where slots refer to memory that the reader fetches (ProtocolConfig::cma), the writer's bytes cost nothing, the
+// reader pays for each call and page, and the operation ends when the last reader has its copy.
 // Left to the simulator: links shared unevenly over time, and slots that run out.
 // Where ranks share cores, a rank's steps are slowed by its core's work for other ranks, and each wait for a rank
 // includes a turn of all ranks of a core.
@@ -35,6 +37,7 @@ struct Load {
   std::size_t footprint = 0;    // bytes of user buffers that a node's ranks touch together
   int channels = 1;             // of the algorithm's own unit
   schedule::ProtocolConfig config = {};
+  bool streamed = false;  // results are stored past the caches
 };
 
 class CostModel {
@@ -50,7 +53,13 @@ class CostModel {
   const UnitOnGpu& on_gpu() const { return on_gpu_; }
 
  private:
-  // Microseconds that a byte takes.
+  // What the longest paths depend on, besides sizes.
+  struct SlotUse {
+    ring::Protocol protocol;
+    bool cma;
+    friend auto operator<=>(const SlotUse&, const SlotUse&) = default;
+  };
+  // Microseconds that a byte takes, by operand.
   struct Rates {
     double memory;
     double slot_read;
@@ -84,13 +93,13 @@ class CostModel {
 
   void FindShares(const RepresentativeRanks& representatives);
   void FindProxies();
-  Path StepPath(const StepGraph::Work& work, ring::Protocol protocol, const Rates& rates) const;
+  Path StepPath(const StepGraph::Work& work, SlotUse use, const Rates& rates) const;
   Path WayPath(const StepGraph::Way& way, ring::Protocol protocol) const;
   struct Walked;
-  Walked WalkSteps(ring::Protocol protocol, const Rates& rates, double bytes) const;
-  void Walk(ring::Protocol protocol, const Rates& rates, double bytes, Paths& paths) const;
-  Rates RatesAt(double bytes, std::size_t footprint) const;
-  const Paths& PathsOf(ring::Protocol protocol, std::size_t grid_point) const;
+  Walked WalkSteps(SlotUse use, const Rates& rates, double bytes) const;
+  void Walk(SlotUse use, const Rates& rates, double bytes, Paths& paths) const;
+  Rates RatesAt(SlotUse use, double bytes, const Load& load) const;
+  const Paths& PathsOf(SlotUse use, std::size_t grid_point) const;
   int InChannel(int rank, int channel) const;
   Crossing BusiestLink(ring::Protocol protocol, int channels) const;
 
@@ -100,12 +109,13 @@ class CostModel {
   UnitOnGpu on_gpu_;
   int blocks_ = 1;  // of a schedule
   StepGraph graph_;
-  int slots_in_flight_ = 0;         // slots that the busiest rank fills for one chunk
+  int fetched_ = 0;                 // blocks that a step fetches before it reduces them, at most
   double proxy_us_ = 0;             // that the busiest rank's network proxy needs for one chunk
   std::vector<double> slowdown_;    // by member: how much the other ranks on its core slow its steps
   std::vector<int> place_in_ring_;  // by rank: in the first ring; empty: channels go the same way
+  double latency_within_node_ = 0;  // us, of the bulk protocol
   double turn_us_ = 0;              // until every rank of a core has had a turn
-  mutable std::map<std::pair<ring::Protocol, std::size_t>, Paths> paths_;
+  mutable std::map<std::pair<SlotUse, std::size_t>, Paths> paths_;
   mutable std::map<std::pair<ring::Protocol, int>, Crossing> busiest_link_;
 };
 

@@ -143,6 +143,54 @@ TEST(CostModel, GrowsWithBytesAndShrinksWithBandwidth) {
   }
 }
 
+// One copy by the reader instead of two, at a price for each call and page.
+TEST(CostModel, AFetchCostsACallItsPagesAndOneCopy) {
+  Costs costs;
+  costs.operation_us = 1;
+  costs.step_us = 1;
+  costs.executor_bandwidth = {{kAnySize, 100}};
+  costs.cores = 2;
+  costs.fetch_us = 3;
+  costs.fetch_page_us = 0.5;
+  NodeType type;
+  type.local.assign(2, std::vector<Route>(2, {{}, {0, 0, 4}, false}));
+  type.outward.resize(2);
+  type.inward.resize(2);
+  const Machine machine({type}, {0}, schedule::ArrangeEvenly(2, 1), costs);
+  const CostModel cost_model = CostModelOf(tuttiAlgorithmDirect, schedule::Collective::all_to_all, machine);
+  constexpr std::size_t kPages = 100;
+  constexpr std::size_t kBytes = kPages * 4096;
+  const double copy = 2 * kBytes / 100e3;
+  Load load = Bulk(kBytes, kBytes);
+  // The own block, the block for the peer into a slot, the peer's block out of one.
+  EXPECT_DOUBLE_EQ(cost_model.Microseconds(load), 1 + 3 * (1 + copy));
+  load.config.cma = true;
+  // The writer makes a reference. The reader fetches, and the writer waits until it hears so.
+  EXPECT_DOUBLE_EQ(cost_model.Microseconds(load), 1 + (1 + copy) + 1 + (1 + 3 + kPages * 0.5 + copy) + 4);
+}
+
+// Copies past the caches do not read the destination's lines first. What the kernel fetches for a rank does.
+TEST(CostModel, StoringPastTheCachesSavesCopiesButNotFetches) {
+  Costs costs;
+  costs.executor_bandwidth = {{kAnySize, 10}};
+  costs.streamed_bandwidth = 20;
+  costs.crossing_bandwidth = {{kAnySize, 0}};  // what is read from a slot costs nothing
+  costs.cores = 1;
+  NodeType type;
+  type.local.assign(1, std::vector<Route>(1));
+  type.outward.resize(1);
+  type.inward.resize(1);
+  const Machine machine({type}, {0}, schedule::ArrangeEvenly(1, 1), costs);
+  const CostModel cost_model = CostModelOf(tuttiAlgorithmDirect, schedule::Collective::all_gather, machine);
+  Load load = Bulk(kMB, kMB);
+  const double copy = 2 * kMB / 10e3;
+  EXPECT_DOUBLE_EQ(cost_model.Microseconds(load), copy);
+  load.streamed = true;
+  EXPECT_DOUBLE_EQ(cost_model.Microseconds(load), copy / 2);
+  load.config.cma = true;
+  EXPECT_DOUBLE_EQ(cost_model.Microseconds(load), copy);
+}
+
 TEST(CostModel, WhoSharesACoreTakesTurns) {
   Costs costs;
   costs.operation_us = 1;

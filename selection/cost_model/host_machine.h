@@ -3,6 +3,8 @@
 // Thread-safety: pure functions, but for the file.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -33,9 +35,15 @@ struct HostCosts {
   std::array<double, ring::kProtocols> latency;  // us until the reader sees the writer's flag, by Protocol
 };
 
+// Properties of a host that the defaults follow.
+struct HostTraits {
+  std::size_t cache_bytes = std::size_t{32} << 20;  // the last-level cache, shared by the cores
+  bool fast_string_copies = false;                  // the kernel's copies, by `rep movsb`, are as fast as vector copies
+};
+
 // Measured on a virtual machine of two Zen 3 cores (docs/performance.md). Ratios carry over to other hosts, absolute
 // values do not. `cores`: shared by the ranks.
-HostCosts DefaultHostCosts(int cores);
+HostCosts DefaultHostCosts(int cores, const HostTraits& traits = {});
 
 // TCP on interfaces of `bandwidth` GB/s. `by_processor`: there is no hardware, so sending takes most of the time.
 // `crowding` then says how many times more ranks share a processor than on one host (Processors).

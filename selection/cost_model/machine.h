@@ -54,6 +54,18 @@ double At(const Rate& rate, std::size_t footprint);
 // 1 GB/s moves 1,000 bytes in a microsecond. 0 for a bandwidth of 0: it takes no time.
 constexpr double UsPerByte(double bandwidth) { return bandwidth > 0 ? 1 / (bandwidth * 1e3) : 0; }
 
+// Bytes that the ranks of a node work on, call after call.
+struct WorkingSet {
+  double buffers = 0;  // of users
+  double slots = 0;    // all slots of the rings in use, and buffers for what is fetched
+};
+// GB/s at which an executor moves its operands.
+struct MoveRates {
+  double memory;
+  double slot_read;
+  double slot_write;
+};
+
 struct Costs {
   double operation_us = 0;
   // Small, but lets channels that share a link take turns, each using it during the others' slot latency.
@@ -63,8 +75,14 @@ struct Costs {
   // the count from another core.
   std::array<double, ring::kProtocols> slot_us = {};
   Rate executor_bandwidth;  // by the bytes that a node's ranks touch together
+  // The same where results are stored past the caches, so that their lines are not read first; 0: as executor_bandwidth.
+  double streamed_bandwidth = 0;
   // By the bytes of a slot, times the ranks that share a core and its cache; empty: slots are read like other memory.
   Rate crossing_bandwidth;
+  // A reader's own copy from another process (process_vm_readv), besides its bytes: for each call, and for each page,
+  // which the kernel looks up and pins.
+  double fetch_us = 0;
+  double fetch_page_us = 0;
   double yield_us = 0;
   double message_us = 0;
   int cores = 0;
@@ -98,8 +116,8 @@ class Machine {
   int LocalNumber(int index) const { return index - first_resource_[NodeOfResource(index)]; }
   // On the fullest node; 1 where every lane has an executor of its own.
   double ranks_per_core() const { return ranks_per_core_; }
-  // For slots of `slot_bytes`; nullopt: slots are read like other memory.
-  std::optional<double> CrossingBandwidth(double slot_bytes) const;
+  // For slots of `slot_bytes`. `streamed`: results are stored past the caches.
+  MoveRates RatesOf(const WorkingSet& set, double slot_bytes, bool streamed) const;
   // Numbers resources across the machine.
   Route RouteOf(int from, int to, int channel) const;
 

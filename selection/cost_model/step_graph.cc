@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "algorithms/builders/steps.h"
+#include "algorithms/schedule/binding.h"
 
 namespace tutti::cost_model {
 namespace {
@@ -56,6 +57,7 @@ class Builder {
     FindLanes();
     FindPassages();
     CountSends();
+    CountRings();
     MatchPassages();
     Order();
     graph_.lanes = static_cast<int>(lanes_.size());
@@ -92,8 +94,11 @@ class Builder {
   void FindPassages() {
     int step = 0;
     for (const auto& lane : lanes_) {
+      const bool may_refer = representatives_.members()[static_cast<std::size_t>(lane.member)].reference_safe;
       for (const auto& each : *lane.steps) {
         first_source_.push_back(static_cast<int>(emptied_.size()));
+        refers_.push_back(may_refer && schedule::ReferableOf(each) >= 0 &&
+                          std::any_of(each.writes.begin(), each.writes.end(), IsSlot));
         for (const auto& write : each.writes) {
           if (!IsSlot(write)) continue;
           if (write.kind == schedule::OperandKind::to) {
@@ -135,6 +140,25 @@ class Builder {
       }
       ++sends.back().slots;
     }
+  }
+
+  void CountRings() {
+    const auto members = representatives_.members().size();
+    std::vector<int> all(members), beside_fetches(members);
+    for (auto first = filled_.cbegin(); first != filled_.cend();) {
+      const auto next = std::find_if(first, filled_.cend(), [first](const Passage& passage) {
+        return passage.connection_key() != first->connection_key();
+      });
+      const bool local =
+          first->reader == kEverybody || !graph_.ways[WayBetween(RankOf(first->writer), first->reader)].network;
+      ++all[first->writer];
+      if (!local || !std::all_of(first, next, [this](const Passage& passage) { return refers_[passage.step] != 0; })) {
+        ++beside_fetches[first->writer];
+      }
+      first = next;
+    }
+    graph_.rings = *std::max_element(all.begin(), all.end());
+    graph_.rings_beside_fetches = *std::max_element(beside_fetches.begin(), beside_fetches.end());
   }
 
   void MatchPassages() {
@@ -226,7 +250,7 @@ class Builder {
     const LaneOf& lane = lanes_[index];
     const schedule::Step& described = (*lane.steps)[done_[index]];
     const int number = static_cast<int>(graph_.nodes.size());
-    graph_.nodes.push_back({lane.member, index, IndexIn(graph_.works, WorkOf(lane.member, described)),
+    graph_.nodes.push_back({lane.member, index, IndexIn(graph_.works, WorkOf(lane.member, step, described)),
                             static_cast<int>(graph_.waits.size())});
     if (done_[index] > 0) graph_.waits.push_back({number_[step - 1]});
     for (const auto& after : described.after) graph_.waits.push_back({number_[StepOf(lane, after)]});
@@ -236,27 +260,54 @@ class Builder {
     number_[step] = number;
   }
 
-  StepGraph::Work WorkOf(int member, const schedule::Step& step) {
+  StepGraph::Work WorkOf(int member, int index, const schedule::Step& step) {
     StepGraph::Work work;
-    for (const auto& read : step.reads) ++(IsSlot(read) ? work.slot_reads : work.memory_operands);
+    auto& copying = work.copying;
+    for (const auto& read : step.reads) ++(IsSlot(read) ? copying.slot_reads : copying.memory);
     crossed_.clear();
+    int within_node = 0;  // of the slots written
+    const auto write_slot = [&](int peer) {
+      ++copying.slot_writes;
+      if (!graph_.ways[WayBetween(RankOf(member), peer)].network) ++within_node;
+      Cross(RankOf(member), peer);
+    };
     for (const auto& write : step.writes) {
       if (!IsSlot(write)) {
-        ++work.memory_operands;
+        ++copying.memory;
       } else if (write.kind == schedule::OperandKind::to) {
-        ++work.slot_writes;
-        Cross(RankOf(member), write.peer);
+        write_slot(write.peer);
       } else if (shared_memory_) {
-        ++work.slot_writes;
+        ++copying.slot_writes;
+        ++within_node;
       } else {
-        for (const int peer : builders::Others(RankOf(member), representatives_.nranks())) {
-          ++work.slot_writes;
-          Cross(RankOf(member), peer);
-        }
+        for (const int peer : builders::Others(RankOf(member), representatives_.nranks())) write_slot(peer);
       }
     }
     for (const auto& [resource, us_per_byte] : crossed_) work.us_per_byte = std::max(work.us_per_byte, us_per_byte);
+    work.fetching = Fetching(index, step, copying, within_node);
     return work;
+  }
+
+  // `within_node`: of the slots that the step writes.
+  StepGraph::Operands Fetching(int index, const schedule::Step& step, const StepGraph::Operands& copying,
+                               int within_node) const {
+    StepGraph::Operands fetching = copying;
+    if (refers_[index]) {
+      fetching.slot_writes -= within_node;
+      // A step that only makes references does not read what they refer to.
+      const bool moves_nothing = fetching.slot_writes == 0 && step.reads.size() == 1 &&
+                                 std::all_of(step.writes.begin(), step.writes.end(), IsSlot);
+      if (moves_nothing) fetching.memory = 0;
+    }
+    for (int s = first_source_[index]; s < first_source_[index + 1]; ++s) {
+      const auto& source = sources_[s];
+      if (source.filled_by == -1 || !refers_[source.filled_by] || graph_.ways[source.way].network) continue;
+      ++fetching.fetches;
+      ++fetching.memory;  // the peer's; a copy's own destination is counted already
+      --fetching.slot_reads;
+      if (step.reads.size() > 1) ++fetching.slot_writes;  // a reduction's source comes into a buffer as a slot does
+    }
+    return fetching;
   }
 
   // A step that writes across one link several times shares the link with itself.
@@ -300,6 +351,7 @@ class Builder {
   std::vector<Arrival> emptied_;
   std::vector<Source> sources_;  // those of a step are sources_[first_source_[step] ... first_source_[step + 1])
   std::vector<int> first_source_;
+  std::vector<char> refers_;                     // by step: its slots may refer to memory
   std::vector<int> number_;                      // by step: its node, -1: still to come
   std::vector<int> waiting_;                     // by step: the first lane that waits for it
   std::vector<int> next_waiting_;                // by lane: the next one that waits for the same step

@@ -18,11 +18,18 @@ struct StepGraph {
     int node;
     int way = -1;  // index into ways; -1: same rank
   };
-  // The work of a step; many steps have the same.
-  struct Work {
-    int memory_operands = 0;  // of the user's buffers and scratch
+  // What a step reads and writes.
+  struct Operands {
+    int memory = 0;  // of the user's buffers and scratch
     int slot_reads = 0;
     int slot_writes = 0;
+    int fetches = 0;  // calls that copy from another process
+    friend bool operator==(const Operands&, const Operands&) = default;
+  };
+  // The work of a step; many steps have the same.
+  struct Work {
+    Operands copying;        // slots carry their data
+    Operands fetching;       // ProtocolConfig::cma: slots within a node refer to memory where the schedule lets them
     double us_per_byte = 0;  // of the narrowest link that the step itself writes across
     friend bool operator==(const Work&, const Work&) = default;
   };
@@ -51,6 +58,10 @@ struct StepGraph {
   StepGraph(const Machine& machine, const RepresentativeRanks& representatives);
 
   int lanes = 0;
+  // Rings of slots that the member with the most fills on a unit of channels: all, and those whose slots carry data
+  // where slots refer to memory (ProtocolConfig::cma).
+  int rings = 0;
+  int rings_beside_fetches = 0;
   std::vector<Node> nodes;  // and one past the end, for its first_wait
   std::vector<Wait> waits;
   std::vector<Work> works;

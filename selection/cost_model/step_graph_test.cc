@@ -19,7 +19,7 @@ int StepsOf(const RepresentativeRanks& representatives) {
 
 int SlotsRead(const StepGraph& graph) {
   int slots = 0;
-  for (std::size_t i = 0; i + 1 < graph.nodes.size(); ++i) slots += graph.works[graph.nodes[i].work].slot_reads;
+  for (std::size_t i = 0; i + 1 < graph.nodes.size(); ++i) slots += graph.works[graph.nodes[i].work].copying.slot_reads;
   return slots;
 }
 

@@ -127,11 +127,13 @@ class Flattener {
 
   void AddStep(FlatLane& lane, const schedule::Step& step) {
     FlatStep flat{.block = step.block, .first = static_cast<std::uint32_t>(flat_.operands_.size())};
-    flat.touches = static_cast<std::uint16_t>(step.reads.size() + step.writes.size());
     flat.afters = static_cast<std::uint8_t>(step.after.size());
     const auto number = static_cast<std::uint32_t>(flat_.lanes_.size());
     for (const schedule::Operand& read : step.reads) {
-      if (read.kind != schedule::OperandKind::from && read.kind != schedule::OperandKind::post) continue;
+      if (read.kind != schedule::OperandKind::from && read.kind != schedule::OperandKind::post) {
+        ++flat.memory;
+        continue;
+      }
       flat_.operands_.push_back(EdgeOf(
           {read.peer, lane.rank, lane.channel, read.kind == schedule::OperandKind::post ? kPost : read.connection},
           number));
@@ -141,9 +143,13 @@ class Flattener {
       if (write.kind == schedule::OperandKind::to) {
         flat_.operands_.push_back(ConnectionOf({lane.rank, write.peer, lane.channel, write.connection}, number));
         ++flat.fills;
+        ++flat.writes;
       } else if (write.kind == schedule::OperandKind::post) {
         AddPost(lane, number);
         flat.fills += static_cast<std::uint16_t>(machine_.nranks() - 1);
+        ++flat.writes;
+      } else {
+        ++flat.memory;
       }
     }
     for (const schedule::After& after : step.after) {

@@ -34,7 +34,8 @@ struct FlatStep {
   std::uint32_t first;        // of its operands: edges that it empties, connections that it fills, (lane, step) pairs
   std::uint16_t empties = 0;  // slots read
   std::uint16_t fills = 0;    // slots written; a post counts for each reader
-  std::uint16_t touches = 0;  // operands read and written
+  std::uint16_t memory = 0;   // operands read and written that are no slots
+  std::uint16_t writes = 0;   // slots written; a post counts once
   std::uint8_t afters = 0;
 };
 

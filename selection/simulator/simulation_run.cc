@@ -20,14 +20,31 @@ std::vector<double> Bandwidths(const cost_model::Machine& machine) {
   return bandwidths;
 }
 
+// Of the fullest node, if its ranks fill as many rings as the rank with the most does.
+cost_model::WorkingSet WorkingSetOf(const FlatSchedules& schedules, const SimulationInput& input, std::uint32_t depth) {
+  std::size_t ranks = 1;
+  for (const auto& node : input.machine.rank_layout().ranks_on) ranks = std::max(ranks, node.size());
+  std::map<int, std::size_t> rings;  // by rank
+  std::size_t most = 0;
+  for (const FlatConnection& connection : schedules.connections()) {
+    if (!connection.rides_along) most = std::max(most, ++rings[connection.from]);
+  }
+  std::int64_t chunk = 0;
+  for (const FlatLane& lane : schedules.lanes()) {
+    for (std::uint32_t step = 0; step < lane.steps; ++step) {
+      chunk = std::max(chunk, schedules.ChunkBytes(lane, schedules.step(lane, step), 0));
+    }
+  }
+  return {input.footprint_bytes, static_cast<double>(ranks * most * depth) * static_cast<double>(chunk)};
+}
+
 }  // namespace
 
 SimulationRun::SimulationRun(const FlatSchedules& schedules, const SimulationInput& input)
     : schedules_(schedules),
       input_(input),
       depth_(static_cast<std::uint32_t>(input.depth != 0 ? input.depth : schedule::SlotDepth(input.config.protocol))),
-      executor_(
-          cost_model::At(input.machine.costs().executor_bandwidth, static_cast<std::size_t>(input.footprint_bytes))),
+      working_set_(WorkingSetOf(schedules, input, depth_)),
       step_time_(FromMicroseconds(input.machine.costs().step_us)),
       yield_time_(FromMicroseconds(input.machine.costs().yield_us)),
       message_time_(FromMicroseconds(input.machine.costs().message_us)),
@@ -171,9 +188,10 @@ void SimulationRun::Wake(std::uint32_t lane) {
 
 // How long, in ps, the executor moves data for a step.
 double SimulationRun::Moving(const FlatStep& step, std::int64_t bytes) const {
-  const double slots = input_.machine.CrossingBandwidth(static_cast<double>(bytes)).value_or(executor_);
-  const int others = step.touches - step.empties;
-  return static_cast<double>(bytes) * kPicosecondsPerByteAtOneGB * (step.empties / slots + others / executor_);
+  const auto rates = input_.machine.RatesOf(working_set_, static_cast<double>(bytes), false);
+  return static_cast<double>(bytes) * kPicosecondsPerMicrosecond *
+         (step.empties * cost_model::UsPerByte(rates.slot_read) +
+          step.writes * cost_model::UsPerByte(rates.slot_write) + step.memory * cost_model::UsPerByte(rates.memory));
 }
 
 // REQUIRES: Ready. Local slots start to cross at once, as fast as the executor moves them; the step's own cost follows.

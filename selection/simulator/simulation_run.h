@@ -91,7 +91,7 @@ class SimulationRun {
   const FlatSchedules& schedules_;
   const SimulationInput& input_;
   const std::uint32_t depth_;
-  const double executor_;  // GB/s
+  const cost_model::WorkingSet working_set_;
   const Time step_time_;
   const Time yield_time_;
   const Time message_time_;

@@ -9,6 +9,7 @@
 
 #include "base/files/files.h"
 #include "base/files/json.h"
+#include "topology/detect/host.h"
 
 namespace tutti::tuner {
 namespace {
@@ -17,6 +18,10 @@ constexpr int kVersion = 1;
 constexpr char kFormat[] = "tutti_calibration";
 constexpr char kCosts[] = "costs";
 constexpr char kTables[] = "tables";
+
+cost_model::HostTraits ThisHost(int cores) {
+  return {detect::CacheShareBytes(detect::LastLevelCacheBytes(), cores), detect::HasFastStringCopies()};
+}
 
 }  // namespace
 
@@ -37,7 +42,7 @@ Calibration LoadCalibration(const std::string& path, int cores) {
     std::error_code error;
     if (name.empty() || !std::filesystem::exists(name, error)) name = "none";
   }
-  if (name == "none") return {"", cost_model::DefaultHostCosts(cores)};
+  if (name == "none") return {"", cost_model::DefaultHostCosts(cores, ThisHost(cores))};
   return ParseCalibration(ReadFile(name, kMaxTableFile), name, cores);
 }
 
@@ -65,8 +70,8 @@ std::string ToJson(const Calibration& calibration) {
 bool Calibration::TableFor(const cost_model::TuningContext& tuning, SelectionTable& table) const {
   // Measurements hold for free choices, with one thread a rank.
   const cost_model::Forced& forced = tuning.forced;
-  bool free = forced.channels == 0 && forced.chunk_bytes == 0 && !forced.protocol && !tuning.deterministic &&
-              tuning.threads == 1;
+  bool free = forced.channels == 0 && forced.chunk_bytes == 0 && !forced.protocol && !forced.cma &&
+              !tuning.deterministic && tuning.threads == 1;
   for (const auto& algorithm : forced.algorithm) free = free && !algorithm;
   if (!free) return false;
   for (const auto& text : tables) {

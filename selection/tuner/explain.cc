@@ -7,7 +7,7 @@ namespace tutti::tuner {
 std::string ToString(const cost_model::Candidate& candidate) {
   return fmt::format("{}, {} channel{}, chunk {} B, {}", schedule::NameOf(candidate.algorithm), candidate.channels,
                      candidate.channels == 1 ? "" : "s", candidate.config.chunk_bytes,
-                     ring::NameOf(candidate.config.protocol));
+                     schedule::DescribeSlots(candidate.config));
 }
 
 std::string Explain(Tuner& tuner, const cost_model::Kind& kind, std::size_t bytes,
@@ -17,6 +17,15 @@ std::string Explain(Tuner& tuner, const cost_model::Kind& kind, std::size_t byte
   const double chosen_us = tuner.Microseconds(chosen, kind, bytes);
   std::string text = fmt::format("  {:>12.1f} us  {}: chosen{}\n", chosen_us, ToString(chosen),
                                  chosen_us > least ? fmt::format(", {:.2f} x the least", chosen_us / least) : "");
+  if (chosen.config.protocol == ring::Protocol::bulk && tuner.tuning().cma) {
+    cost_model::Candidate other = chosen;
+    other.config.cma = !chosen.config.cma;
+    const double us = tuner.Microseconds(other, kind, bytes);
+    text += fmt::format("  {:>12.1f} us  the same, but {}: {:.2f} x as long\n", us,
+                        other.config.cma ? "ranks fetch blocks from each other's memory (process_vm_readv)"
+                                         : "blocks are copied into slots and out of them",
+                        us / chosen_us);
+  }
   for (const auto& each : all) {
     if (!each.why_not.empty()) {
       text += fmt::format("  {:>12}     {}: {}\n", "-", schedule::NameOf(each.algorithm), each.why_not);

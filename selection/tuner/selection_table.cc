@@ -30,6 +30,7 @@ constexpr char kChannels[] = "channels";
 constexpr char kProtocol[] = "protocol";
 constexpr char kFormerProtocol[] = "wire";  // in tables of version 0.1 and before
 constexpr char kChunk[] = "chunk_bytes";
+constexpr char kCma[] = "cma";
 constexpr char kUs[] = "us";
 
 int NodesOf(const cost_model::TuningContext& tuning) { return std::max(1, tuning.where.nodes()); }
@@ -70,6 +71,10 @@ TableEntry ReadEntry(const JsonValue& object, const cost_model::Kind& kind, cons
     object.Refuse("\"{}\" is {}, which is not a multiple of {}", kChunk, candidate.config.chunk_bytes,
                   ring::kCacheLine);
   }
+  candidate.config.cma = object.Flag(kCma, false);
+  if (candidate.config.cma && *protocol != ring::Protocol::bulk) {
+    object.Refuse("protocol {} carries its data; \"{}\" takes protocol bulk", protocol_word, kCma);
+  }
   // Only informs people: a hand-written file may leave it out.
   entry.us = object.Number(kUs, 0, std::numeric_limits<double>::max(), 0);
   return entry;
@@ -107,6 +112,7 @@ std::string SelectionTable::ToJson(const cost_model::TuningContext& tuning) cons
       entry[kChannels] = candidate.channels;
       entry[kProtocol] = ring::NameOf(candidate.config.protocol);
       entry[kChunk] = candidate.config.chunk_bytes;
+      if (candidate.config.cma) entry[kCma] = true;
       entry[kUs] = us;
       row[kEntries].push_back(std::move(entry));
     }

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <system_error>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "base/threads/quiet_thread.h"
@@ -65,11 +66,13 @@ std::size_t Tuner::Footprint(schedule::Collective collective, std::size_t bytes)
 double Tuner::Microseconds(const cost_model::Candidate& candidate, const cost_model::Kind& kind, std::size_t bytes) {
   const cost_model::CostModel& cost_model = CostModelOf(candidate.algorithm, kind.collective);
   const std::size_t block = cost_model::BlockBytes(cost_model.pieces(), bytes);
+  const std::size_t footprint = Footprint(kind.collective, bytes);
   return cost_model.Microseconds(
       {.block_bytes = block,
-       .footprint = Footprint(kind.collective, bytes),
+       .footprint = footprint,
        .channels = candidate.channels,
-       .config = cost_model::Fitting(candidate.config, block, candidate.channels * cost_model.unit_channels())});
+       .config = cost_model::Fitting(candidate.config, block, candidate.channels * cost_model.unit_channels()),
+       .streamed = footprint > tuning_.stream_bytes});
 }
 
 Estimate Tuner::Best(tuttiAlgorithm_t algorithm, const cost_model::Kind& kind, std::size_t bytes) {
@@ -79,13 +82,13 @@ Estimate Tuner::Best(tuttiAlgorithm_t algorithm, const cost_model::Kind& kind, s
   std::vector<double> us;
   for (const auto& way : ways) us.push_back(Microseconds(way, kind, bytes));
   const double alike = kAlike * *std::min_element(us.begin(), us.end());
-  const auto pieces = [&](const cost_model::Candidate& way) { return Pieces(way, cost_model, block); };
+  // Of plans that are alike, copies come before fetches, whose price differs most from system to system.
+  const auto preference = [&](std::size_t i) {
+    return std::tuple(ways[i].config.cma, Pieces(ways[i], cost_model, block), us[i]);
+  };
   std::size_t best = ways.size();
   for (std::size_t i = 0; i < ways.size(); ++i) {
-    if (us[i] > alike) continue;
-    if (best == ways.size() || std::pair(pieces(ways[i]), us[i]) < std::pair(pieces(ways[best]), us[best])) {
-      best = i;
-    }
+    if (us[i] <= alike && (best == ways.size() || preference(i) < preference(best))) best = i;
   }
   return {algorithm, "", ways[best], us[best]};
 }
@@ -103,8 +106,8 @@ std::vector<Estimate> Tuner::Compare(const cost_model::Kind& kind, std::size_t b
   return all;
 }
 
-// The best candidate of this size, if it beats `incumbent` by enough, does with fewer pieces, or the incumbent's slots
-// are too short.
+// The best candidate of this size, if it beats `incumbent` by enough, is preferred among those that are alike, or the
+// incumbent's slots are too short.
 std::optional<Estimate> Tuner::Better(const cost_model::Candidate& incumbent, const cost_model::Kind& kind,
                                       std::size_t bytes) {
   Estimate best = Compare(kind, bytes).front();
@@ -113,10 +116,13 @@ std::optional<Estimate> Tuner::Better(const cost_model::Candidate& incumbent, co
   const std::size_t block = cost_model::BlockBytes(cost_model.pieces(), bytes);
   if (cost_model::Fitting(incumbent.config, block, incumbent.channels * cost_model.unit_channels()) != incumbent.config)
     return best;
-  const bool fewer_pieces = best.candidate.algorithm == incumbent.algorithm &&
-                            Pieces(best.candidate, cost_model, block) < Pieces(incumbent, cost_model, block);
+  const auto preference = [&](const cost_model::Candidate& way) {
+    return std::pair(way.config.cma, Pieces(way, cost_model, block));
+  };
+  const bool preferred =
+      best.candidate.algorithm == incumbent.algorithm && preference(best.candidate) < preference(incumbent);
   const double us = Microseconds(incumbent, kind, bytes);
-  if (best.us > (fewer_pieces ? kAlike : kWorthChanging) * us) return std::nullopt;
+  if (best.us > (preferred ? kAlike : kWorthChanging) * us) return std::nullopt;
   return best;
 }
 

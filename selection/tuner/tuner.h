@@ -27,6 +27,7 @@ class Tuner {
   Tuner(const cost_model::Machine& machine, const cost_model::TuningContext& tuning)
       : machine_(machine), tuning_(tuning) {}
 
+  const cost_model::TuningContext& tuning() const { return tuning_; }
   // One candidate. REQUIRES: its algorithm may serve.
   double Microseconds(const cost_model::Candidate& candidate, const cost_model::Kind& kind, std::size_t bytes);
   // Every algorithm, the cheapest first, those that are out of the question last.

@@ -23,15 +23,23 @@ cost_model::TuningContext On(int nranks) {
   return tuning;
 }
 
-cost_model::Machine Host(int nranks, int cores = 2) {
-  return cost_model::HostMachine(cost_model::DefaultHostCosts(cores), schedule::ArrangeEvenly(nranks, 1));
+cost_model::Machine Host(int nranks, int cores = 2, const cost_model::HostTraits& traits = {}) {
+  return cost_model::HostMachine(cost_model::DefaultHostCosts(cores, traits), schedule::ArrangeEvenly(nranks, 1));
 }
 
-SelectionTable TableFor(const cost_model::TuningContext& tuning) {
-  const cost_model::Machine machine = Host(tuning.nranks);
+SelectionTable TableFor(const cost_model::TuningContext& tuning, const cost_model::HostTraits& traits = {}) {
+  const cost_model::Machine machine = Host(tuning.nranks, 2, traits);
   SelectionTable table;
   Tuner(machine, tuning).Complete(table);
   return table;
+}
+
+constexpr cost_model::HostTraits kNoLimit{.cache_bytes = std::size_t{1} << 40};
+
+// The chunk of the plan that is expected to be the fastest.
+std::size_t ChunkOn(const cost_model::Machine& machine, const cost_model::TuningContext& tuning,
+                    schedule::Collective collective, std::size_t bytes) {
+  return Tuner(machine, tuning).Compare({collective}, bytes).front().candidate.config.chunk_bytes;
 }
 
 std::size_t CapacityOf(ring::Protocol protocol) {
@@ -119,8 +127,7 @@ TEST(Select, RefusesImpossibleForces) {
   };
   EXPECT_NE(refused("quickest").find("algorithm \"quickest\" is unknown; known are direct, two_shot, ring"),
             std::string::npos);
-  EXPECT_NE(refused("allreduce:ring").find("collective \"allreduce\" is unknown; known are all_reduce"),
-            std::string::npos);
+  EXPECT_NE(refused("all_sum:ring").find("collective \"all_sum\" is unknown; known are all_reduce"), std::string::npos);
   EXPECT_NE(refused("all_to_all:ring").find("ring does not support all_to_all on 4 ranks; available are direct, bruck"),
             std::string::npos);
 }
@@ -167,6 +174,28 @@ TEST(Select, BlocksThatOnlyAPairKnowsTravelInBulkByOnePlan) {
   EXPECT_EQ(table.At(pairwise, 8).candidate.config.protocol, ring::Protocol::bulk);
 }
 
+// How a large block is reached follows from its price, unless the user says so.
+TEST(Select, FetchesLargeBlocksWhereTheSystemAllowsIt) {
+  constexpr cost_model::Kind kind{schedule::Collective::all_to_all};
+  cost_model::TuningContext tuning = On(4);
+  cost_model::HostTraits traits{.fast_string_copies = true};
+  const auto fetches = [&](std::size_t bytes) { return TableFor(tuning, traits).At(kind, bytes).candidate.config.cma; };
+  EXPECT_FALSE(fetches(1 << 20));
+  tuning.cma = true;
+  EXPECT_FALSE(fetches(2048));
+  EXPECT_TRUE(fetches(1 << 20));
+  traits.fast_string_copies = false;
+  EXPECT_FALSE(fetches(1 << 20));
+  traits.fast_string_copies = true;
+  const auto table = TableFor(tuning, traits);
+  EXPECT_EQ(SelectionTable::FromJson(table.ToJson(tuning), "here", tuning), table);
+  tuning.forced.protocol = ring::Protocol::bulk;
+  tuning.forced.cma = true;
+  EXPECT_TRUE(fetches(2048));
+  tuning.forced.cma = false;
+  EXPECT_FALSE(fetches(1 << 20));
+}
+
 TEST(Select, ThreadsGetChannels) {
   cost_model::TuningContext tuning = On(2);
   EXPECT_EQ(TableFor(tuning).At({schedule::Collective::all_reduce}, 1 << 24).candidate.channels, 1);
@@ -185,12 +214,27 @@ TEST(Select, RanksThatShareACoreTakeShorterChunks) {
        {schedule::Collective::all_reduce, schedule::Collective::all_gather, schedule::Collective::reduce_scatter}) {
     std::size_t last = 0;
     for (const int cores : {1, 2, 8}) {
-      const cost_model::Machine machine = Host(kRanks, cores);
-      const auto chunk = Tuner(machine, tuning).Compare({collective}, kBytes).front().candidate.config.chunk_bytes;
+      const auto chunk = ChunkOn(Host(kRanks, cores, kNoLimit), tuning, collective, kBytes);
       EXPECT_GT(chunk, last) << schedule::NameOf(collective) << " with " << cores << " cores";
       last = chunk;
     }
   }
+}
+
+// Every pair of ranks has its ring. The slots of all of them stay in the cache that the ranks share.
+TEST(Select, AllSlotsTogetherStayInTheLastCache) {
+  constexpr int kRanks = 8;
+  cost_model::TuningContext tuning = On(kRanks);
+  tuning.bulk_capacity = 512 << 10;
+  constexpr std::size_t kCache = 16 << 20;
+  constexpr std::size_t kBlock = 128 << 10;
+  tuning.stream_bytes = kCache;
+  constexpr auto kCollective = schedule::Collective::all_to_all;
+  const auto chunk = ChunkOn(Host(kRanks, 2, {.cache_bytes = kCache}), tuning, kCollective, kBlock);
+  const auto rings = static_cast<std::size_t>(kRanks * (kRanks - 1));
+  const auto depth = static_cast<std::size_t>(schedule::SlotDepth(ring::Protocol::bulk));
+  EXPECT_LE(chunk * rings * depth, kCache / 2);
+  EXPECT_GT(ChunkOn(Host(kRanks, 2, kNoLimit), tuning, kCollective, kBlock), chunk);
 }
 
 // Slots that refer do not bound chunks, but 32-bit lengths do; and a GPU has room for only some lanes.
@@ -279,6 +323,10 @@ TEST(Select, RefusesBrokenTables) {
   EXPECT_EQ(
       refused(row(R"({"from_bytes": 0, "algorithm": "ring", "channels": 1, "protocol": "line", "chunk_bytes": 40})")),
       "file: rows[0].entries[0]: \"chunk_bytes\" is 40, which is not a multiple of 64");
+  EXPECT_EQ(
+      refused(row(
+          R"({"from_bytes": 0, "algorithm": "ring", "channels": 1, "protocol": "line", "chunk_bytes": 48, "cma": true})")),
+      "file: rows[0].entries[0]: protocol line carries its data; \"cma\" takes protocol bulk");
 }
 
 TEST(Explain, NamesEveryAlgorithm) {
@@ -292,6 +340,20 @@ TEST(Explain, NamesEveryAlgorithm) {
   }
   EXPECT_NE(text.find("chosen\n"), std::string::npos) << text;
   EXPECT_NE(text.find("bruck: does not support it on this number of ranks"), std::string::npos) << text;
+}
+
+TEST(Explain, TellsHowBlocksAreReachedAndWhatTheOtherWayCosts) {
+  cost_model::TuningContext tuning = On(4);
+  tuning.cma = true;
+  const cost_model::Machine machine = Host(4, 2, {.fast_string_copies = true});
+  Tuner tuner(machine, tuning);
+  constexpr cost_model::Kind kind{schedule::Collective::all_to_all};
+  const auto told = [&](std::size_t bytes) {
+    return Explain(tuner, kind, bytes, tuner.Compare(kind, bytes).front().candidate);
+  };
+  EXPECT_NE(told(1 << 20).find("bulk by process_vm_readv: chosen"), std::string::npos) << told(1 << 20);
+  EXPECT_NE(told(1 << 20).find("the same, but blocks are copied into slots and out of them: "), std::string::npos)
+      << told(1 << 20);
 }
 
 }  // namespace

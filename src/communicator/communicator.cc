@@ -79,6 +79,11 @@ void Communicator::SetUp(Deadline deadline) {
   tuning.max_channels = channels;
   tuning.threads = agreement_.threads;
   tuning.bulk_capacity = fabric_->layout().bulk_capacity();
+  tuning.cma = fabric_->cma();
+  if (fabric_->cma_forced()) tuning.forced.cma = true;
+  tuning.stream_bytes = options_.settings.stream_bytes != 0
+                            ? static_cast<std::size_t>(options_.settings.stream_bytes)
+                            : detect::CacheShareBytes(detect::LastLevelCacheBytes(), agreement_.cores);
   tuning.deterministic = options_.settings.deterministic;
   tuning.forced.channels = options_.settings.channels;
   tuning.forced.chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
@@ -98,11 +103,9 @@ void Communicator::SetUp(Deadline deadline) {
   }
   if (!options_.settings.trace.empty())
     trace_ = std::make_unique<diagnostics::Trace>(options_.settings.trace, rank, options_.name);
-  const auto stream_bytes = static_cast<std::size_t>(options_.settings.stream_bytes);
   operations_ = std::make_unique<Operations>(
       Operations::Parts{options_.settings, programs_, *fabric_, *failure_detector_, windows_, trace_.get()},
-      plan::PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels,
-                        stream_bytes != 0 ? stream_bytes : detect::LastLevelCacheBytes(), network_.transport});
+      plan::PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels, network_.transport});
   // No rank begins before every rank's state can be watched.
   const auto joining = std::exchange(cancel_, Cancellation(cancelled_));
   try {
@@ -276,7 +279,7 @@ std::string Communicator::DescribeLast() const {
   if (!plan) return "";
   return fmt::format("{}{}: {}, {} channels, chunk {} B, {}; {} ranks ({})", plan::DescribeCall(last.call, last.count),
                      last.on_device ? " on the GPU" : "", schedule::NameOf(plan->choice.candidate.algorithm),
-                     plan->channels, plan->config.chunk_bytes, ring::NameOf(plan->config.protocol), size(),
+                     plan->channels, plan->config.chunk_bytes, schedule::DescribeSlots(plan->config), size(),
                      plan->choice.reason);
 }
 

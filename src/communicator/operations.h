@@ -93,7 +93,7 @@ class Operations {
   // Gives a collective its number, and publishes number and record.
   void PublishCollective(Active& active, std::uint64_t packed);
   void BindBuffers(const Active& active, host::Launch& launch);
-  host::RemoteAccess RemoteAccessOf(const void* buffer, std::size_t bytes) const;
+  host::RemoteAccess RemoteAccessOf(const void* buffer, std::size_t bytes, bool cma) const;
 
   Parts parts_;
   ring::ControlBlock& control_;

@@ -10,13 +10,18 @@ namespace {
 
 // Pieces of a long message: they stay in a core's L2 together with their source.
 constexpr std::size_t kMessageChunk = 128 * 1024;
+// From here on a reader fetches a message from the sender's memory where the system lets it.
+constexpr std::size_t kMessageWorthFetching = 32 * 1024;
 
 schedule::ProtocolConfig MessageConfig(std::size_t bytes, const cost_model::TuningContext& tuning) {
   if (bytes <= ring::kLineShape.capacity) return {ring::Protocol::line, ring::kLineShape.capacity};
   if (bytes <= ring::kInlineShape.capacity) return {ring::Protocol::inlined, ring::kInlineShape.capacity};
-  const std::size_t chunk = tuning.forced.chunk_bytes != 0 ? tuning.forced.chunk_bytes : kMessageChunk;
+  const bool cma = tuning.cma && (tuning.forced.cma.value_or(false) || bytes >= kMessageWorthFetching);
+  const std::size_t chunk = tuning.forced.chunk_bytes != 0 ? tuning.forced.chunk_bytes
+                            : cma                          ? tuning.bulk_capacity
+                                                           : kMessageChunk;
   return {ring::Protocol::bulk,
-          std::clamp(chunk, ring::kCacheLine, tuning.bulk_capacity) / ring::kCacheLine * ring::kCacheLine};
+          std::clamp(chunk, ring::kCacheLine, tuning.bulk_capacity) / ring::kCacheLine * ring::kCacheLine, cma};
 }
 
 }  // namespace
@@ -27,7 +32,8 @@ BoundPlan::BoundPlan(PlannedCall planned, const Operation& operation, const Plan
       plan(std::move(planned.schedule), std::move(planned.extents), planned.config, operation.type, operation.op,
            *context.fabric, planned.first_channel),
       run(plan, *context.fabric, *context.windows),
-      stream_output(plan.footprint() * static_cast<std::size_t>(context.fabric->nranks()) > context.stream_bytes) {
+      stream_output(plan.footprint() * static_cast<std::size_t>(context.fabric->nranks()) >
+                    context.selector->tuning().stream_bytes) {
   const auto used = BytesUsed(plan.extents());
   input_bytes = used.input;
   output_bytes = used.output;

@@ -22,7 +22,6 @@ struct PlanContext {
   shm::Fabric* fabric;
   const host::WindowMap* windows;
   int collective_channels;   // channels 0.. are the collectives'; the next one is point-to-point
-  std::size_t stream_bytes;  // results are stored past the caches when the host's ranks together touch more than this
   tuttiTransport_t network;  // the transport of slots between hosts
 };
 

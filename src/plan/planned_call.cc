@@ -25,7 +25,7 @@ Choice ChooseFrom(const tuner::SelectionTable& table, std::string_view origin, c
 std::string PlannedCall::Describe(std::uint64_t call, std::uint64_t count) const {
   return fmt::format("{}: {}, {} channels, chunk {} B, {} ({})", DescribeCall(call, count),
                      schedule::NameOf(choice.candidate.algorithm), schedule.channels.size(), config.chunk_bytes,
-                     ring::NameOf(config.protocol), choice.reason);
+                     schedule::DescribeSlots(config), choice.reason);
 }
 
 PlannedCall PlanCall(const Operation& asked, const CallPlanner& planner) {

@@ -91,7 +91,7 @@ TEST(Counters, ToldByTransport) {
         options);
   };
   count({.environment = {{"TUTTI_ZERO_COPY", "0"}}}, false, tuttiTransportShm);
-  count({}, false, tuttiTransportShm);
+  count({.environment = {{"TUTTI_CMA", "off"}}}, false, tuttiTransportShm);
   count({.environment = {{"TUTTI_CMA", "1"}}}, false, tuttiTransportCma);
   count({}, true, tuttiTransportDirect);
   count({.threads = true}, false, tuttiTransportDirect);

@@ -18,7 +18,7 @@ TEST(SettingsApi, TellsWhatIsInForceButNoSecret) {
         }
         EXPECT_EQ(static_cast<int>(told.size()), count);
         EXPECT_EQ(told["TUTTI_TIMEOUT_MS"], "1234");
-        EXPECT_EQ(told["TUTTI_CMA"], "0");
+        EXPECT_EQ(told["TUTTI_CMA"], "");
         EXPECT_EQ(told["TUTTI_SECRET"], "(set)");
         EXPECT_TRUE(Fails(tuttiGetSetting(count, &name, &value), tuttiInvalidArgument, {"index"}));
         EXPECT_TRUE(Fails(tuttiGetSetting(-1, &name, &value), tuttiInvalidArgument, {"index"}));

@@ -74,7 +74,7 @@ Trial Derive(std::uint32_t seed, std::uint32_t number) {
   constexpr const char* kStreams[] = {"1", "1", "262144", "1099511627776"};
   set("TUTTI_STREAM_BYTES", kStreams[pick(std::size(kStreams))]);
   if (one_in(4)) set("TUTTI_ZERO_COPY", "0");
-  if (one_in(3)) set("TUTTI_CMA", "1");
+  if (one_in(2)) set("TUTTI_CMA", one_in(3) ? "off" : "on");
   if (one_in(3)) set("TUTTI_VIRTUAL_HOSTS", std::to_string(2 + pick(2)));
   if (one_in(4) || trial.algorithm.starts_with("two_level")) set("TUTTI_VIRTUAL_NODES", std::to_string(2 + pick(2)));
   if (one_in(8)) set("TUTTI_DETERMINISTIC", "1");

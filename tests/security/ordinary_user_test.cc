@@ -54,20 +54,28 @@ TEST(OrdinaryUser, ProcessesJoinOnTwoHosts) { JoinAsOrdinaryUser(16, false, 2); 
 TEST(OrdinaryUser, ThreadsJoinWith1024Descriptors) { JoinAsOrdinaryUser(40, true); }
 TEST(OrdinaryUser, Slow130ThreadsJoinWith1024Descriptors) { JoinAsOrdinaryUser(130, true); }
 
-// A container without ptrace or process descriptors.
+// A container without ptrace or process descriptors: asked for or not, ranks then copy.
 TEST(OrdinaryUser, RanksDoWithoutPtrace) {
-  RunOptions options;
-  options.environment = {{"TUTTI_CMA", "1"}};
-  RunRanks(
-      4,
-      [](Rank& self) {
-        BecomeOrdinaryUser();
-        Forbid({SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace, SYS_pidfd_getfd, SYS_pidfd_open, SYS_kcmp,
-                SYS_membarrier});
-        const Comm comm = self.Join();
-        ExpectSums(comm, self.size());
-      },
-      options);
+  for (const char* const cma : {"", "on"}) {
+    RunOptions options;
+    options.environment = {{"TUTTI_CMA", cma}};
+    RunRanks(
+        4,
+        [](Rank& self) {
+          BecomeOrdinaryUser();
+          Forbid({SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace, SYS_pidfd_getfd, SYS_pidfd_open, SYS_kcmp,
+                  SYS_membarrier});
+          const Comm comm = self.Join();
+          ExpectSums(comm, self.size());
+          constexpr std::size_t kBytes = 1 << 20;  // large enough that ranks would fetch it if they could
+          const std::vector<char> mine(kBytes, static_cast<char>(self.rank()));
+          std::vector<char> all(kBytes * static_cast<std::size_t>(self.size()));
+          ASSERT_TRUE(Ok(tuttiAllGather(mine.data(), all.data(), kBytes, tuttiInt8, comm, nullptr)));
+          EXPECT_EQ(all[kBytes - 1], 0);
+          EXPECT_EQ(all.back(), self.size() - 1);
+        },
+        options);
+  }
 }
 
 // A container whose filter forbids socket diagnostics, so the library reads /proc/net/tcp.

@@ -74,6 +74,7 @@ cost_model::TuningContext ConditionsOf(const Target& target) {
   constexpr std::size_t kLongestGpuSlot = 512 * 1024;
   tuning.max_channels = cost_model::kMostGpuChannels;
   tuning.threads = 0;
+  tuning.cma = false;
   tuning.bulk_capacity = kLongestGpuSlot;
   return tuning;
 }

@@ -1,9 +1,12 @@
 // tutti calibrate: measures this machine's constants and, for some numbers of ranks, which plan is really the fastest;
 // saves both to a file that later runs load.
 #include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -14,12 +17,15 @@
 #include "base/files/files.h"
 #include "bench/limits/limits.h"
 #include "bench/report/statistics.h"
+#include "executors/host/kernels/copy.h"
 #include "report/sizes.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/tuner/calibration.h"
 #include "selection/tuner/tuner.h"
 #include "tools/commands.h"
 #include "tools/tuning/candidate_timer.h"
+#include "transports/shm/cma.h"
+#include "transports/shm/process_register.h"
 
 namespace tutti::tools {
 namespace {
@@ -51,7 +57,9 @@ cost_model::Rate ToRate(const bench::BandwidthCurve& curve, double footprints_pe
 // The constants that follow from the machine's limits without running a collective; the others keep their defaults.
 cost_model::HostCosts FromLimits(const bench::Limits& limits) {
   cost_model::HostCosts host = cost_model::DefaultHostCosts(limits.cores);
-  host.costs.executor_bandwidth = ToRate(limits.With(1).copy, 1);
+  const auto& one = limits.With(1);
+  host.costs.executor_bandwidth = ToRate(one.copy, 1);
+  host.costs.streamed_bandwidth = one.copy_nontemporal.points().back().gbs;
   if (!limits.crossing.points().empty()) host.costs.crossing_bandwidth = ToRate(limits.crossing, 1);
   host.costs.yield_us = limits.yield_round_trip_us / 2;
   if (limits.line_round_trip_us > 0) {
@@ -62,6 +70,42 @@ cost_model::HostCosts FromLimits(const bench::Limits& limits) {
     }
   }
   return host;
+}
+
+// What it costs to read another process's memory, from this process's reading its own: the kernel does the same. Where
+// it refuses, the defaults stay.
+void MeasureFetches(cost_model::Costs& costs) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::size_t kPage = 4096;
+  constexpr std::size_t kPages = 64;  // they stay in a core's cache, so that looking pages up is what shows
+  constexpr int kCalls = 200;
+  constexpr int kRounds = 15;
+  const std::vector<std::byte> from(kPages * kPage, std::byte{1});
+  std::vector<std::byte> to(from.size());
+  const shm::FileDescriptor self(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  bool read = true;
+  // The least of some rounds, in microseconds a call.
+  const auto time = [&](auto&& call) {
+    double least = std::numeric_limits<double>::max();
+    for (int round = 0; round < kRounds; ++round) {
+      const auto begin = Clock::now();
+      for (int i = 0; i < kCalls; ++i) call();
+      least = std::min(least, std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / kCalls);
+    }
+    return least;
+  };
+  const auto fetch = [&](std::size_t bytes) {
+    return time([&] {
+      read = read && shm::ReadProcess(getpid(), reinterpret_cast<std::uint64_t>(from.data()), to.data(), bytes);
+      read = read && !shm::HasEnded(self.get());  // as for every piece of a peer's memory
+    });
+  };
+  const double one = fetch(ring::kCacheLine);
+  const double all = fetch(from.size());
+  const double copy = time([&] { host_kernels::CopyBytes(to.data(), from.data(), from.size(), false); });
+  if (!read) return;
+  costs.fetch_us = one;
+  costs.fetch_page_us = std::max(0.0, all - one - copy) / kPages;
 }
 
 // The measured winner of each size, unless the previous size's winner or the predicted one is as good: the smallest of
@@ -112,6 +156,7 @@ void Calibrate(const CalibrateOptions& options) {
   tuner::Calibration calibration;
   calibration.costs =
       FromLimits(bench::MeasureLimits([](const std::string& what) { fmt::print(stderr, "measuring {}\n", what); }));
+  MeasureFetches(calibration.costs.costs);
   for (const int nranks : options.ranks) {
     fmt::print(stderr, "timing every candidate on {} ranks\n", nranks);
     calibration.tables.push_back(MeasuredTable(nranks, calibration.costs, options));

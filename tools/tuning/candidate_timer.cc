@@ -20,7 +20,9 @@
 #include "src/bootstrap/rendezvous.h"
 #include "src/launch/launcher.h"
 #include "src/plan/planning.h"
+#include "topology/detect/host.h"
 #include "transports/ring/layout.h"
+#include "transports/shm/cma.h"
 
 namespace tutti::tools {
 namespace {
@@ -205,6 +207,9 @@ cost_model::TuningContext HostConditions(int nranks) {
   tuning.max_channels = plan::kMinChannels;
   tuning.threads = 1;
   tuning.bulk_capacity = ring::Layout(nranks, plan::kMinChannels + 1).bulk_capacity();
+  tuning.cma = shm::MayReadProcesses();
+  tuning.stream_bytes = detect::CacheShareBytes(
+      detect::LastLevelCacheBytes(), std::min(detect::CountCpus(detect::AllowedCpus()), detect::QuotaCpus()));
   return tuning;
 }
 

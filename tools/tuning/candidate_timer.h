@@ -24,7 +24,8 @@ struct TimingOptions {
   double loop_ms = 10;  // of one candidate in one repetition
 };
 
-// The conditions of a communicator of `nranks` ranks on this host, one thread each, with every choice free.
+// The conditions of a communicator of `nranks` ranks on this host, one thread each, with every choice free. Forks a
+// process (shm::MayReadProcesses).
 cost_model::TuningContext HostConditions(int nranks);
 
 // Fills `us` of every cell. Throws tuttiInternalError if a rank fails, with its reason.

@@ -231,5 +231,13 @@ TEST(Detect, ThisMachine) {
   EXPECT_EQ(DetectHost(), system);
 }
 
+TEST(Host, AVirtualMachineDoesNotOwnTheWholeCacheThatItReports) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  EXPECT_EQ(CacheShareBytes(260 * kMiB, 2), 24 * kMiB);
+  EXPECT_EQ(CacheShareBytes(16 * kMiB, 2), 16 * kMiB);
+  EXPECT_EQ(CacheShareBytes(105 * kMiB, 56), 105 * kMiB);
+  EXPECT_GT(CacheShareBytes(LastLevelCacheBytes(), 0), 0U);
+}
+
 }  // namespace
 }  // namespace tutti::detect

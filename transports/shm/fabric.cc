@@ -20,7 +20,9 @@ namespace tutti::shm {
 namespace {
 
 struct Verdict {
-  bool cma;
+  bool cma;         // this rank can read every other local rank's memory, and may
+  bool cma_forced;  // this rank asks for it
+  bool several_processes;
 };
 
 std::uint64_t PidNamespace() {
@@ -81,7 +83,8 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
   std::vector<int> mine = {own.segment.fd().get()};
   if (networked) mine.push_back(own.bell->get());
   if (pidfd) mine.push_back(pidfd.get());
-  Verdict verdict{settings.cma};
+  const bool cma_off = settings.cma == "off" || settings.cma == "0" || !settings.zero_copy;
+  Verdict verdict{!cma_off, settings.cma == "on" || settings.cma == "1", false};
   ExchangeDescriptors(locality_, mine, all_gather, deadline, [&](int r, std::vector<FileDescriptor> descriptors) {
     verdict.cma = TakePeer(r, all[static_cast<std::size_t>(r)], std::move(descriptors), verdict.cma);
   });
@@ -101,11 +104,21 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
   MakeRings();
   control(rank).state.store(ring::RankState::alive, std::memory_order_release);
   // Also a barrier: after it, every rank has found every segment and read every probe.
-  cma_ = true;
-  for (const auto& each : GatherValues(all_gather, verdict)) cma_ = cma_ && each.cma;
-  Log(Subject::init, "rank {} of {}: on host {} of {}, {} B of shared memory a rank, {} channels, cma {}, {}", rank,
+  verdict.several_processes = !all_same_process_;
+  bool all_can = true, any_needs = false;
+  for (const auto& each : GatherValues(all_gather, verdict)) {
+    all_can = all_can && each.cma;
+    any_needs = any_needs || each.several_processes;
+    cma_forced_ = cma_forced_ || each.cma_forced;
+  }
+  cma_ = all_can && any_needs;
+  Log(Subject::init,
+      "rank {} of {}: on host {} of {}, {} B of shared memory a rank, {} channels, process_vm_readv {}, {}", rank,
       nranks(), this->hosts().host_of[static_cast<std::size_t>(rank)], this->hosts().count(), layout_.bytes(), channels,
-      cma_ ? "in use" : "not in use", all_same_process_ ? "one process" : "several processes");
+      cma_                 ? "possible"
+      : cma_off || all_can ? "not used"
+                           : "impossible: the system forbids it, or a rank does",
+      all_same_process_ ? "one process" : "several processes");
 }
 
 // Ranks that claim to be of this process must be in its register: a claim is not enough to share pointers.

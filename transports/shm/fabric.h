@@ -73,8 +73,10 @@ class Fabric {
   bool same_process(int rank) const { return locality_.SameProcess(rank, rank_); }
   // All local ranks.
   bool all_same_process() const { return all_same_process_; }
-  // Every rank may read every other local rank's memory with process_vm_readv.
+  // Every rank may read every other local rank's memory with process_vm_readv, and some are in several processes.
   bool cma() const { return cma_; }
+  // Some rank asks that it be done wherever it can be (TUTTI_CMA=on).
+  bool cma_forced() const { return cma_ && cma_forced_; }
   // Copies from the memory of a local rank in another process. False if the kernel refuses or the process is gone, even
   // if another process has since got its number and was copied from.
   bool ReadMemory(int rank, std::uint64_t address, void* destination, std::size_t bytes) const;
@@ -119,6 +121,7 @@ class Fabric {
   std::vector<ring::EmptyEnd> empties_;
   bool all_same_process_ = true;
   bool cma_ = false;
+  bool cma_forced_ = false;
   progress::NetworkEngine* network_ = nullptr;
 };
 

@@ -32,7 +32,7 @@ SETTINGS = {
     "TUTTI_THREADS": ["2"],
     "TUTTI_SOCKETS": ["1", "2", "4"],
     "TUTTI_ZERO_COPY": ["0"],
-    "TUTTI_CMA": ["1"],
+    "TUTTI_CMA": ["on", "off"],
     "TUTTI_DETERMINISTIC": ["1"],
 }
 
