@@ -7,7 +7,7 @@
 #include <exception>
 
 #include "base/plain_text.h"
-#include "bench/backends/mpi_launch.h"
+#include "bench/backends/job_launch.h"
 #include "bench/driver/grid.h"
 #include "bench/driver/options.h"
 #include "bench/driver/sweep.h"
@@ -20,7 +20,7 @@ namespace {
 
 int Run(int argc, char** argv) {
   if (const auto orders = TakeOrders()) return WorkerMain(*orders);
-  if (RankOfLauncher() >= 0) return RunUnderLauncher(argc, argv);
+  if (const auto job = JobOfEnvironment()) return RunInJob(*job, argc, argv);
   int status = EXIT_SUCCESS;
   const std::optional<Options> options = ParseOptions(argc, argv, 0, &status);
   if (!options) return status;

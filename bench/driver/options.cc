@@ -189,9 +189,9 @@ void ResolveRanks(const Raw& raw, int launched_ranks, Options& options) {
   if (launched_ranks > 0) {
     if (raw.ranks != 0 || options.threads != 1) {
       throw std::invalid_argument(
-          "--ranks, -t and -g are not allowed under mpirun, which has already chosen the ranks");
+          "--ranks, -t and -g are not allowed under a launcher, which has already chosen the ranks");
     }
-    if (!raw.peers.empty()) throw std::invalid_argument("--vs starts its own ranks: run tutti-bench without mpirun");
+    if (!raw.peers.empty()) throw std::invalid_argument("--vs starts its own ranks: run tutti-bench without a launcher");
     options.ranks = launched_ranks;
     return;
   }
@@ -221,7 +221,7 @@ void ResolveMemory(const Raw& raw, int launched_ranks, Options& options) {
   if (options.call.graph && !options.call.device) throw std::invalid_argument("--graph needs --memory device");
   if (!options.call.device) return;
   if (launched_ranks > 0)
-    throw std::invalid_argument("--memory device is not supported under mpirun: run tutti-bench without it");
+    throw std::invalid_argument("--memory device is not supported under a launcher: run tutti-bench without it");
   options.plan.least_batch_us = kLeastBatchUs;
   if (options.call.graph) options.plan.most_calls_in_batch = kMostCallsInGraph;
 }

@@ -1,16 +1,24 @@
 #include "bench/worker/control_socket.h"
 
 #include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -45,6 +53,51 @@ Descriptor MakeSocket() {
   return socket;
 }
 
+// Precedes a message on a socket that does not keep messages whole. Ranks of one job have one byte order.
+using Length = std::uint32_t;
+constexpr Length kLongestMessage = 1U << 28;
+// A rank on another host sends its number at once.
+constexpr Milliseconds kTokenWait{2000};
+
+void SendAll(int fd, const void* data, std::size_t bytes) {
+  for (const auto* from = static_cast<const std::byte*>(data); bytes > 0;) {
+    const ssize_t sent = ::send(fd, from, bytes, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) ThrowErrno("cannot write to the control socket");
+    from += sent;
+    bytes -= static_cast<std::size_t>(sent);
+  }
+}
+
+void SendAtOnce(int fd) {
+  const int one = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+// `place`: host, port and token, separated by spaces.
+ControlSocket ConnectOverNetwork(const std::string& place) {
+  std::istringstream words(place);
+  std::string host, port, token;
+  words >> host >> port >> token;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
+    throw std::runtime_error(
+        fmt::format("cannot find the address of rank 0's host, {}: {}", host, ::gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    Descriptor socket(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!socket.valid() || ::connect(socket.get(), each->ai_addr, each->ai_addrlen) != 0) continue;
+    SendAtOnce(socket.get());
+    SendAll(socket.get(), token.data(), token.size());
+    return ControlSocket(std::move(socket), false);
+  }
+  throw std::runtime_error(
+      fmt::format("cannot reach the tutti-bench of rank 0 at {}:{}: {}", host, port, std::strerror(errno)));
+}
+
 int PollRetrying(pollfd* fds, nfds_t count, int timeout_ms) {
   const auto deadline = std::chrono::steady_clock::now() + Milliseconds(timeout_ms);
   for (;;) {
@@ -75,22 +128,48 @@ Descriptor::~Descriptor() {
 int Descriptor::Release() { return std::exchange(fd_, -1); }
 
 ControlSocket ControlSocket::Connect(const std::string& name) {
+  const std::size_t space = name.find(' ');
   Descriptor socket = MakeSocket();
-  const Address address = AddressOf(name);
+  const Address address = AddressOf(name.substr(0, space));
   while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.bytes), address.size) != 0) {
-    if (errno != EINTR) ThrowErrno("cannot reach the tutti-bench process that started this rank");
+    if (errno == EINTR) continue;
+    if (space != std::string::npos) return ConnectOverNetwork(name.substr(space + 1));
+    ThrowErrno("cannot reach the tutti-bench process that started this rank");
   }
   return ControlSocket(std::move(socket));
 }
 
 void ControlSocket::Send(const Json& message) {
-  const std::vector<std::uint8_t> bytes = Json::to_cbor(message);
-  while (::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) {
-    if (errno != EINTR) ThrowErrno("cannot write to the control socket");
+  std::vector<std::uint8_t> bytes = Json::to_cbor(message);
+  if (!whole_) {
+    std::array<std::uint8_t, sizeof(Length)> length;
+    const auto size = static_cast<Length>(bytes.size());
+    std::memcpy(length.data(), &size, sizeof size);
+    bytes.insert(bytes.begin(), length.begin(), length.end());
   }
+  SendAll(socket_.get(), bytes.data(), bytes.size());
+}
+
+// False: the other side hung up first.
+bool ControlSocket::ReceiveExactly(void* data, std::size_t bytes) {
+  for (auto* to = static_cast<std::byte*>(data); bytes > 0;) {
+    const ssize_t got = ::recv(socket_.get(), to, bytes, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    to += got;
+    bytes -= static_cast<std::size_t>(got);
+  }
+  return true;
 }
 
 std::optional<Json> ControlSocket::Receive() {
+  if (!whole_) {
+    Length size = 0;
+    if (!ReceiveExactly(&size, sizeof size) || size > kLongestMessage) return std::nullopt;
+    std::vector<std::uint8_t> bytes(size);
+    if (!ReceiveExactly(bytes.data(), bytes.size())) return std::nullopt;
+    return Json::from_cbor(bytes);
+  }
   for (;;) {
     // A peeked length of 0 means the end, because messages are never empty.
     const ssize_t size = ::recv(socket_.get(), nullptr, 0, MSG_PEEK | MSG_TRUNC);
@@ -117,6 +196,33 @@ Listener::Listener(Place place) : socket_(MakeSocket()) {
     ThrowErrno("cannot name the control socket");
   }
   if (::listen(socket_.get(), SOMAXCONN) != 0) ThrowErrno("cannot listen on the control socket");
+  if (place == Place::network) ListenToNetwork();
+}
+
+void Listener::ListenToNetwork() {
+  network_ = Descriptor(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const bool six = network_.valid();
+  if (!six) network_ = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // a system without IPv6
+  sockaddr_storage any{};
+  any.ss_family = six ? AF_INET6 : AF_INET;
+  const int no = 0;
+  if (six) ::setsockopt(network_.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+  socklen_t size = six ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  if (::bind(network_.get(), reinterpret_cast<const sockaddr*>(&any), size) != 0 ||
+      ::listen(network_.get(), SOMAXCONN) != 0 ||
+      ::getsockname(network_.get(), reinterpret_cast<sockaddr*>(&any), &size) != 0) {
+    ThrowErrno("cannot listen for ranks of other hosts");
+  }
+  const auto port =
+      six ? reinterpret_cast<const sockaddr_in6&>(any).sin6_port : reinterpret_cast<const sockaddr_in&>(any).sin_port;
+  // torchrun's variable names rank 0's host; otherwise its own name must do.
+  std::array<char, 256> own{};
+  ::gethostname(own.data(), own.size() - 1);
+  const char* const master = std::getenv("MASTER_ADDR");
+  std::array<std::uint64_t, 2> secret{};
+  if (::getrandom(secret.data(), sizeof secret, 0) != sizeof secret) ThrowErrno("getrandom");
+  token_ = fmt::format("{:016x}{:016x}", secret[0], secret[1]);
+  name_ += fmt::format(" {} {} {}", master != nullptr ? master : own.data(), ntohs(port), token_);
 }
 
 Listener::~Listener() {
@@ -124,8 +230,9 @@ Listener::~Listener() {
 }
 
 std::optional<ControlSocket> Listener::Accept(Milliseconds timeout) {
-  pollfd entry{socket_.get(), POLLIN, 0};
-  if (PollRetrying(&entry, 1, static_cast<int>(timeout.count())) == 0) return std::nullopt;
+  std::array<pollfd, 2> entries = {{{socket_.get(), POLLIN, 0}, {network_.get(), POLLIN, 0}}};  // poll skips -1
+  if (PollRetrying(entries.data(), entries.size(), static_cast<int>(timeout.count())) == 0) return std::nullopt;
+  if (entries[0].revents == 0) return AcceptStranger();
   Descriptor accepted(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!accepted.valid()) ThrowErrno("accept");
   ucred peer{};
@@ -134,6 +241,26 @@ std::optional<ControlSocket> Listener::Accept(Milliseconds timeout) {
     return std::nullopt;
   }
   return ControlSocket(std::move(accepted));
+}
+
+// nullopt: the other side does not know the token.
+std::optional<ControlSocket> Listener::AcceptStranger() {
+  Descriptor accepted(::accept4(network_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!accepted.valid()) return std::nullopt;
+  SendAtOnce(accepted.get());
+  std::string token;
+  const auto deadline = std::chrono::steady_clock::now() + kTokenWait;
+  while (token.size() < token_.size()) {
+    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd entry{accepted.get(), POLLIN, 0};
+    if (left.count() <= 0 || PollRetrying(&entry, 1, static_cast<int>(left.count())) == 0) return std::nullopt;
+    std::array<char, 32> part;
+    const ssize_t got = ::recv(accepted.get(), part.data(), std::min(part.size(), token_.size() - token.size()), 0);
+    if (got <= 0) return std::nullopt;
+    token.append(part.data(), static_cast<std::size_t>(got));
+  }
+  if (token != token_) return std::nullopt;
+  return ControlSocket(std::move(accepted), false);
 }
 
 std::vector<std::size_t> WaitForAny(const std::vector<const ControlSocket*>& sockets, Milliseconds timeout) {

@@ -1,6 +1,7 @@
 // The control line between the bench and one rank: whole messages (JSON values, as CBOR) over a Unix socket in the
 // abstract name space. It leaves nothing in the file system, and each side sees at once that the other died, however it
-// died. Only processes of the same user may connect.
+// died. Only processes of the same user may connect. Ranks of other hosts connect by TCP, and show that they know a
+// number that only the job's ranks have been told.
 //
 // Thread-safety: one thread per ControlSocket, except that any thread may wait for the hang-up.
 #pragma once
@@ -33,7 +34,8 @@ class Descriptor {
 
 class ControlSocket {
  public:
-  explicit ControlSocket(Descriptor socket) : socket_(std::move(socket)) {}
+  // `whole`: the socket keeps messages whole; otherwise each message is preceded by its length.
+  explicit ControlSocket(Descriptor socket, bool whole = true) : socket_(std::move(socket)), whole_(whole) {}
   // Throws std::runtime_error.
   static ControlSocket Connect(const std::string& name);
 
@@ -47,27 +49,37 @@ class ControlSocket {
   int fd() const { return socket_.get(); }
 
  private:
+  bool ReceiveExactly(void* data, std::size_t bytes);
+
   Descriptor socket_;
+  bool whole_;
 };
 
 class Listener {
  public:
   enum class Place {
-    name,  // in the abstract name space of this network namespace
-    file   // a socket in the temporary folder, removed with the listener
+    name,    // in the abstract name space of this network namespace
+    file,    // a socket in the temporary folder, removed with the listener
+    network  // an abstract name, and a TCP port for ranks that the name cannot reach
   };
   // Picks an unguessable name.
   explicit Listener(Place place = Place::name);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
+  // For Connect. With Place::network: the abstract name, the host, the port and the number, separated by spaces.
   const std::string& name() const { return name_; }
   // nullopt: no rank connected in time.
   std::optional<ControlSocket> Accept(Milliseconds timeout);
 
  private:
+  std::optional<ControlSocket> AcceptStranger();
+  void ListenToNetwork();
+
   std::string name_;
   Descriptor socket_;
+  Descriptor network_;  // with Place::network
+  std::string token_;   // that a rank sends first
 };
 
 // Indices of the sockets that have a message or hung up; empty: timed out.
