@@ -4,7 +4,8 @@ find_program(TUTTI_BASH bash REQUIRED)
 
 # Test code runs for milliseconds, so less optimisation saves a quarter of its compile time. It also avoids GCC 12's
 # false warnings about std::vector at -O3. The library under test is still fully optimised.
-foreach(target tutti_unit_tests tutti_tests tutti_bench_tests tutti_nccl_tests tutti_torch_tests tutti_parallel_tests)
+foreach(target tutti_unit_tests tutti_tests tutti_bench_tests tutti_nccl_tests tutti_torch_tests tutti_parallel_tests
+               tutti_parallel_private_tests)
   if(TARGET ${target})
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
@@ -27,6 +28,10 @@ if(NOT TUTTI_SANITIZE)
   # Sanitizers change the size, the symbols and the link line.
   add_test(NAME library COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/library_test.sh $<TARGET_FILE:tutti>
                                 ${PROJECT_SOURCE_DIR})
+  if(TARGET tutti_parallel)
+    add_test(NAME parallel_library COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/parallel_library_test.sh
+                                           $<TARGET_FILE:tutti_parallel> ${PROJECT_SOURCE_DIR})
+  endif()
   add_test(NAME consumer COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/consumer/run.sh ${PROJECT_BINARY_DIR}
                                  ${PROJECT_BINARY_DIR}/consumer)
   set_tests_properties(consumer PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)

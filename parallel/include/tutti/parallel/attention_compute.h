@@ -20,7 +20,7 @@ namespace tutti::parallel {
 // A row of `width` elements for each lane of each position; a lane is a head of a sample. The rows of a position are
 // ordered by sample, then head. The heads of a group lie one behind the other, `group` of them, and the groups' first
 // rows are `stride` elements apart.
-struct HeadRows {
+struct TUTTI_API HeadRows {
   void* data = nullptr;
   tuttiDataType_t dtype = tuttiFloat32;
   std::size_t positions = 0;
@@ -42,13 +42,13 @@ struct HeadRows {
 
 // Views of mixed queries, keys and values (mixed_heads.h), or of keys and values alone: [positions, batch, kv_heads, 2,
 // width].
-HeadRows queries_of(const Tensor& mixed);
-HeadRows keys_of(const Tensor& mixed);
-HeadRows values_of(const Tensor& mixed);
+TUTTI_API HeadRows queries_of(const Tensor& mixed);
+TUTTI_API HeadRows keys_of(const Tensor& mixed);
+TUTTI_API HeadRows values_of(const Tensor& mixed);
 
 // Queries, and the keys and values that they see, as in an AttentionBlock. k and v have as many lanes as q, or a part
 // of them: then equally many neighbouring lanes of q see one lane of k and v.
-struct AttentionInputs {
+struct TUTTI_API AttentionInputs {
   HeadRows q, k, v;
   AttentionMask mask = {};
   std::size_t lead = 0;
@@ -56,11 +56,11 @@ struct AttentionInputs {
 
 // The state of each query after the blocks that it has seen: the largest score, the sum of exp(score - maximum), and
 // that sum with each term times its value. All zeros: it has seen none. maxima and sums have width 1. float32.
-struct SoftmaxState {
+struct TUTTI_API SoftmaxState {
   HeadRows out, maxima, sums;
 };
 
-class AttentionCompute {
+class TUTTI_API AttentionCompute {
  public:
   virtual ~AttentionCompute() = default;
   virtual Compute& compute() = 0;

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "tutti/tutti.h"
+
 namespace tutti::parallel {
 
-struct AttentionMask {
+struct TUTTI_API AttentionMask {
   bool causal = false;     // only keys up to the query's own position
   std::size_t window = 0;  // only the last `window` of these, the query's own included; 0: all. REQUIRES: causal
 
@@ -18,7 +20,7 @@ struct AttentionMask {
 };
 
 // Queries [first_query, first_query + queries) of those that one rank holds; likewise keys and values.
-struct AttentionBlock {
+struct TUTTI_API AttentionBlock {
   std::size_t first_query = 0, queries = 0;
   std::size_t first_key = 0, keys = 0;
   AttentionMask mask = {};
@@ -28,7 +30,7 @@ struct AttentionBlock {
 };
 
 // Indices [begin, end) within a block.
-struct BlockRange {
+struct TUTTI_API BlockRange {
   std::size_t begin = 0, end = 0;
 };
 

@@ -20,7 +20,7 @@ namespace tutti::parallel {
 
 enum class Transposed : bool { no, yes };
 
-class Compute {
+class TUTTI_API Compute {
  public:
   virtual ~Compute() = default;
 
@@ -95,7 +95,7 @@ class Compute {
 };
 
 // A tensor that owns its memory.
-class Buffer {
+class TUTTI_API Buffer {
  public:
   Buffer() = default;
   Buffer(Compute& compute, Shape shape, tuttiDataType_t dtype = tuttiFloat32);
@@ -110,6 +110,6 @@ class Buffer {
   Tensor tensor_;
 };
 // Copies rows of `columns` numbers from the host's memory.
-Buffer uploaded(Compute& compute, const std::vector<std::int32_t>& numbers, std::size_t columns);
+TUTTI_API Buffer uploaded(Compute& compute, const std::vector<std::int32_t>& numbers, std::size_t columns);
 
 }  // namespace tutti::parallel

@@ -15,7 +15,7 @@
 
 namespace tutti::parallel {
 
-struct ContextParallelConfig {
+struct TUTTI_API ContextParallelConfig {
   std::size_t sequence = 0;  // length of the whole one
   std::size_t batch = 0;
   std::size_t heads = 0;  // of this rank's part of the layer, if that is tensor-parallel
@@ -29,7 +29,7 @@ struct ContextParallelConfig {
   tuttiDataType_t dtype = tuttiFloat32;  // or tuttiBfloat16
 };
 
-class ContextParallelAttention {
+class TUTTI_API ContextParallelAttention {
  public:
   // Collective over the product of both groups, such as get_ulysses_parallel_group() and get_ring_parallel_group().
   // Throws Error naming the quantity and both values, the same on every rank, if configurations differ, the sequence's

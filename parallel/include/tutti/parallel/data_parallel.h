@@ -25,12 +25,12 @@
 
 namespace tutti::parallel {
 
-struct Parameter {
+struct TUTTI_API Parameter {
   std::string name;
   Tensor data;
 };
 
-struct DistributedDataParallelConfig {
+struct TUTTI_API DistributedDataParallelConfig {
   // Bytes of gradients. The first bucket to be ready is smaller, so that sending begins early. PyTorch's values.
   std::size_t bucket_bytes = 25 << 20;
   std::size_t first_bucket_bytes = 1 << 20;
@@ -48,7 +48,7 @@ struct DistributedDataParallelConfig {
   MemoryAccount* memory = nullptr;
 };
 
-class DistributedDataParallel {
+class TUTTI_API DistributedDataParallel {
  public:
   // Throws Error for a parameter without elements, two of one name, or more servers than ranks. Everything given
   // outlives this.

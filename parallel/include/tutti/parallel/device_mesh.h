@@ -17,7 +17,7 @@
 
 namespace tutti::parallel {
 
-class DeviceMesh {
+class TUTTI_API DeviceMesh {
  public:
   // Throws Error naming both values unless the axes' sizes multiply to the world's. `config`: how the groups'
   // communicators are made; `name` is the prefix of their names. `world` outlives this.

@@ -11,7 +11,7 @@ namespace tutti::parallel {
 
 // `code` is what a C function would have returned, what() a sentence for people. If a code leaves a communicator dead
 // (tutti.h), its group is dead.
-class Error : public std::runtime_error {
+class TUTTI_API Error : public std::runtime_error {
  public:
   Error(tuttiResult_t code, const std::string& message) : std::runtime_error(message), code_(code) {}
   tuttiResult_t code() const { return code_; }
@@ -21,6 +21,6 @@ class Error : public std::runtime_error {
 };
 
 // Throws Error with the library's own sentence (for `comm`, or for this thread) unless `result` is tuttiSuccess.
-void check(tuttiResult_t result, tuttiComm_t comm = nullptr);
+TUTTI_API void check(tuttiResult_t result, tuttiComm_t comm = nullptr);
 
 }  // namespace tutti::parallel

@@ -19,7 +19,7 @@
 namespace tutti::parallel {
 
 // This rank's part of a routing of `rows` rows.
-struct ExchangePlan {
+struct TUTTI_API ExchangePlan {
   std::size_t rows = 0;                                  // of this rank
   std::size_t sent = 0, received = 0;                    // rows, including those that stay on the rank
   std::vector<std::size_t> send_counts, receive_counts;  // rows, by rank
@@ -33,7 +33,7 @@ struct ExchangePlan {
   Buffer sorted_to;    // [received, 1]: the inverse
 };
 
-class ExpertExchange {
+class TUTTI_API ExpertExchange {
  public:
   // REQUIRES: the group's size divides num_experts.
   ExpertExchange(ProcessGroup& group, Compute& compute, std::size_t num_experts, std::size_t topk);
@@ -58,7 +58,8 @@ class ExpertExchange {
 };
 
 // Exchanges rows [.., columns] by an all-to-all whose counts are rows.
-void all_to_all_rows(ProcessGroup& group, const Tensor& input, const std::vector<std::size_t>& send_rows,
-                     const Tensor& output, const std::vector<std::size_t>& receive_rows, tuttiStream_t stream);
+TUTTI_API void all_to_all_rows(ProcessGroup& group, const Tensor& input, const std::vector<std::size_t>& send_rows,
+                               const Tensor& output, const std::vector<std::size_t>& receive_rows,
+                               tuttiStream_t stream);
 
 }  // namespace tutti::parallel

@@ -18,7 +18,7 @@
 
 namespace tutti::parallel {
 
-class FlatParameter {
+class TUTTI_API FlatParameter {
  public:
   // Lays out parameters of these shapes over `ranks` ranks.
   FlatParameter(std::vector<Shape> shapes, std::size_t ranks);

@@ -54,7 +54,7 @@ enum class ZeroStage {
 };
 
 // Parameters that are gathered together; of one type, float32 or bfloat16. Their tensors' memory is not accessed.
-struct ShardedUnit {
+struct TUTTI_API ShardedUnit {
   std::string name;
   std::vector<Parameter> parameters;
   // The chunk of the model, of those on this rank, in whose passes the unit is used: units gathered ahead are of the
@@ -68,7 +68,7 @@ struct ShardedUnit {
   int shard_group_size = 0;
 };
 
-struct FullyShardedDataParallelConfig {
+struct TUTTI_API FullyShardedDataParallelConfig {
   ZeroStage stage = ZeroStage::parameters;
   // Ranks that share one model; the group has as many replicas as such groups. 0: all. For units without a group of
   // their own.
@@ -81,7 +81,7 @@ struct FullyShardedDataParallelConfig {
   tuttiConfig_t communicators = TUTTI_CONFIG_INITIALIZER;
 };
 
-class FullyShardedDataParallel {
+class TUTTI_API FullyShardedDataParallel {
  public:
   // Collective. Throws Error on every rank of the group and of the units' groups, before anything of the model is sent:
   // tuttiInvalidArgument for a shard group that does not divide its group, chunks out of order, or parameters without

@@ -10,7 +10,7 @@
 
 namespace tutti::parallel {
 
-class HostCompute : public ElementwiseCompute<HostCompute> {
+class TUTTI_API HostCompute : public ElementwiseCompute<HostCompute> {
  public:
   // c (m x n) = op(a) (m x k) op(b) (k x n) [+ c], row-major and dense, as in cblas_sgemm.
   using Matmul = std::function<void(Transposed a_transposed, Transposed b_transposed, std::size_t m, std::size_t n,

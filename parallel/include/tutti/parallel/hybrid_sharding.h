@@ -18,7 +18,7 @@
 
 namespace tutti::parallel {
 
-class HybridShardingGroups {
+class TUTTI_API HybridShardingGroups {
  public:
   // Shards over `shard_size` neighbours in the group, which outlives this; over all of it: no replicas. REQUIRES:
   // shard_size divides the group's size.

@@ -23,7 +23,7 @@
 namespace tutti::parallel {
 
 // The ranks that share the layers, and their processor.
-struct TensorParallel {
+struct TUTTI_API TensorParallel {
   ProcessGroup& group;
   Compute& compute;
 
@@ -32,18 +32,18 @@ struct TensorParallel {
 };
 
 // tensor = the sum over the group, in place.
-void all_reduce(const TensorParallel& tp, const Tensor& tensor);
+TUTTI_API void all_reduce(const TensorParallel& tp, const Tensor& tensor);
 // output [.., size * n] from every rank's input [.., n], and back.
-void gather_last_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output);
-void split_last_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output);
+TUTTI_API void gather_last_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output);
+TUTTI_API void split_last_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output);
 // output [size * s, ..] from every rank's input [s, ..], and back.
-void gather_first_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output);
-void split_first_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output);
+TUTTI_API void gather_first_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output);
+TUTTI_API void split_first_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output);
 // output [s, ..]: this rank's rows of the sum of all ranks' inputs [size * s, ..].
-void reduce_scatter_first_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output);
+TUTTI_API void reduce_scatter_first_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output);
 
 // The shape of one rank's part of the whole sequence. Throws Error unless the sequence's length divides.
-Shape part_of_sequence(const TensorParallel& tp, Shape whole);
+TUTTI_API Shape part_of_sequence(const TensorParallel& tp, Shape whole);
 
 // The table above. Entries that do nothing have no function.
 inline constexpr auto& copy_to_tensor_model_parallel_region_backward = all_reduce;

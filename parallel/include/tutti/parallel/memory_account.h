@@ -15,7 +15,7 @@ namespace tutti::parallel {
 
 enum class MemoryKind { parameters, gradients, optimizer_state };
 
-class MemoryAccount {
+class TUTTI_API MemoryAccount {
  public:
   MemoryAccount() = default;
   MemoryAccount(const MemoryAccount&) = delete;

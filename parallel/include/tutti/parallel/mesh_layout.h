@@ -6,14 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "tutti/tutti.h"
+
 namespace tutti::parallel {
 
-struct MeshAxis {
+struct TUTTI_API MeshAxis {
   std::string name;
   int size = 1;
 };
 
-class MeshLayout {
+class TUTTI_API MeshLayout {
  public:
   // Axes from the one that varies slowest with the rank to the fastest, as in PyTorch's init_device_mesh: in {"dp", 2},
   // {"tp", 4} rank 5 is dp 1, tp 1. Throws Error for a size below 1, or a name that is empty or there twice.

@@ -14,7 +14,7 @@
 
 namespace tutti::parallel {
 
-class MoELayer {
+class TUTTI_API MoELayer {
  public:
   // input and output [rows, hidden_size]: the first tokens_per_expert[0] rows are the first local expert's, and so on.
   // Backward gets the gradient of the output and writes that of the input.

@@ -13,7 +13,7 @@ namespace tutti::parallel {
 
 enum class P2P { isend, irecv };
 
-struct P2POp {
+struct TUTTI_API P2POp {
   P2P op = P2P::isend;
   Tensor tensor;
   int peer = 0;  // in the group
@@ -21,17 +21,18 @@ struct P2POp {
 
 // `stream`: as in tutti.h. Messages from one rank to another match in the order of both lists.
 // Throws Error.
-void batch_isend_irecv(ProcessGroup& group, const std::vector<P2POp>& operations, tuttiStream_t stream = nullptr);
+TUTTI_API void batch_isend_irecv(ProcessGroup& group, const std::vector<P2POp>& operations,
+                                 tuttiStream_t stream = nullptr);
 
 // Null: no such transfer. `next` is the next stage's rank in the pipeline's group, `prev` the previous one's.
-struct P2PTensors {
+struct TUTTI_API P2PTensors {
   const Tensor* send_next = nullptr;
   const Tensor* recv_prev = nullptr;
   const Tensor* send_prev = nullptr;
   const Tensor* recv_next = nullptr;
 };
 
-class P2PCommunicator {
+class TUTTI_API P2PCommunicator {
  public:
   // `group`'s rank is the stage; it outlives this. `stream`: as in tutti.h.
   explicit P2PCommunicator(ProcessGroup& group, tuttiStream_t stream = nullptr) : group_(group), stream_(stream) {}

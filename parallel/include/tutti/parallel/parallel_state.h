@@ -13,7 +13,7 @@
 
 namespace tutti::parallel {
 
-struct ModelParallelSizes {
+struct TUTTI_API ModelParallelSizes {
   int tensor_model_parallel_size = 1;
   int pipeline_model_parallel_size = 1;
   int context_parallel_size = 1;
@@ -29,7 +29,7 @@ struct ModelParallelSizes {
 // is the dense layers' with "ulysses" and "ring" instead of "cp". "ulysses" varies faster: its all-to-alls are the
 // heavier traffic, so they are between the nearer ranks, as in Megatron's hierarchical_context_parallel_sizes and USP.
 // Source of the layouts: Megatron-Core, parallel_state.py, RankGenerator.
-struct ModelParallelLayouts {
+struct TUTTI_API ModelParallelLayouts {
   MeshLayout dense;
   MeshLayout expert;
   MeshLayout context;
@@ -37,9 +37,9 @@ struct ModelParallelLayouts {
 // Throws Error naming the quantity and both values if the sizes do not multiply to the world, ulysses_size does not
 // divide context_parallel_size, an axis with a size above 1 is not in the order, or the layouts put the pipeline's
 // stages on different ranks.
-ModelParallelLayouts layouts_of(const ModelParallelSizes& sizes, int world_size);
+TUTTI_API ModelParallelLayouts layouts_of(const ModelParallelSizes& sizes, int world_size);
 
-class ParallelState {
+class TUTTI_API ParallelState {
  public:
   // `config`: how the groups' communicators are made.
   ParallelState(tuttiComm_t world, const ModelParallelSizes& sizes, const tuttiConfig_t& config);
@@ -121,7 +121,7 @@ class ParallelState {
 };
 
 // Megatron's name for it.
-std::unique_ptr<ParallelState> initialize_model_parallel(tuttiComm_t world, const ModelParallelSizes& sizes,
-                                                         const tuttiConfig_t& config = TUTTI_CONFIG_INITIALIZER);
+TUTTI_API std::unique_ptr<ParallelState> initialize_model_parallel(
+    tuttiComm_t world, const ModelParallelSizes& sizes, const tuttiConfig_t& config = TUTTI_CONFIG_INITIALIZER);
 
 }  // namespace tutti::parallel

@@ -23,22 +23,22 @@
 namespace tutti::parallel {
 
 // A tensor without its memory.
-struct TensorSpec {
+struct TUTTI_API TensorSpec {
   Shape shape;
   tuttiDataType_t dtype = tuttiFloat32;
   bool operator==(const TensorSpec&) const = default;
 };
-std::string describe(const TensorSpec& spec);  // "float32 [2, 3]"
+TUTTI_API std::string describe(const TensorSpec& spec);  // "float32 [2, 3]"
 
 // A chunk's tensors from the previous chunk and for the next one, a microbatch; none at the model's ends. Gradients are
 // of the same type and shape.
-struct PipelineEnds {
+struct TUTTI_API PipelineEnds {
   std::optional<TensorSpec> input;
   std::optional<TensorSpec> output;
 };
 
 // The application's part: one chunk's computation. Tensors are the pipeline's memory; null where the pipeline ends.
-class PipelineStep {
+class TUTTI_API PipelineStep {
  public:
   virtual ~PipelineStep() = default;
   // `input`: the previous stage's activation, valid until this microbatch's backward returns. `output`: the step fills
@@ -50,7 +50,7 @@ class PipelineStep {
 };
 
 // A step that can do a backward in two parts, as zero-bubble schedules need; names are those of PyTorch's pipelining.
-class SplitBackwardStep : public PipelineStep {
+class TUTTI_API SplitBackwardStep : public PipelineStep {
  public:
   // grad_input alone, for which the previous stage waits.
   virtual void backward_input(int microbatch, const Tensor* input, const Tensor* grad_output,
@@ -62,12 +62,12 @@ class SplitBackwardStep : public PipelineStep {
 // Memory that the group's communicator reaches, freed with the last pointer.
 using Allocate = std::function<std::shared_ptr<void>(std::size_t bytes)>;
 // Calls tuttiMemAlloc: memory of the device in a thread with a current CUDA context, else of the host. Throws Error.
-std::shared_ptr<void> allocate_memory(std::size_t bytes);
+TUTTI_API std::shared_ptr<void> allocate_memory(std::size_t bytes);
 
 // Bytes that each stage sends every other one at the start of a run, for each of its chunks.
-std::size_t negotiation_bytes();
+TUTTI_API std::size_t negotiation_bytes();
 
-class PipelineParallel {
+class TUTTI_API PipelineParallel {
  public:
   // `group`'s rank is the stage; it outlives this. `chunks`: of this stage.
   PipelineParallel(ProcessGroup& group, std::vector<PipelineEnds> chunks, Allocate allocate = allocate_memory);

@@ -13,14 +13,14 @@
 namespace tutti::parallel {
 
 // REQUIRES: `timeline` is of `schedule`.
-struct PipelineChart {
+struct TUTTI_API PipelineChart {
   PipelineSchedule schedule;
   PipelineTimeline timeline;
 };
 // A whole SVG document: charts one below the other, on the same clock.
-std::string draw(const std::vector<PipelineChart>& charts);
-std::string draw(const PipelineSchedule& schedule, const PipelineTimeline& timeline);
+TUTTI_API std::string draw(const std::vector<PipelineChart>& charts);
+TUTTI_API std::string draw(const PipelineSchedule& schedule, const PipelineTimeline& timeline);
 // For terminals, a line a stage: |F0|F1|.....|B0   |, with small letters for its later chunks. REQUIRES: as above.
-std::string draw_text(const PipelineSchedule& schedule, const PipelineTimeline& timeline);
+TUTTI_API std::string draw_text(const PipelineSchedule& schedule, const PipelineTimeline& timeline);
 
 }  // namespace tutti::parallel

@@ -12,7 +12,7 @@
 namespace tutti::parallel {
 
 // In any unit of time.
-struct PipelineDurations {
+struct TUTTI_API PipelineDurations {
   std::vector<double> forward;  // of one microbatch through one chunk, by stage
   std::vector<double> backward;
   double transfer = 0;        // of one tensor between neighbours; transfers do not slow each other down
@@ -22,13 +22,13 @@ struct PipelineDurations {
   static PipelineDurations uniform(int stages, double forward, double backward, double transfer = 0);
 };
 
-struct PipelineSpan {
+struct TUTTI_API PipelineSpan {
   double start = 0;
   double end = 0;
 };
 
 // When each action runs: computed or measured.
-struct PipelineTimeline {
+struct TUTTI_API PipelineTimeline {
   std::vector<std::vector<PipelineSpan>> spans;  // by stage and place, as the schedule's actions
 
   // From the first start to the last end.
@@ -43,14 +43,14 @@ struct PipelineTimeline {
 enum class PipelineTransport { rendezvous, buffered };
 
 // Actions run as early as they can. Throws Error if the schedule cannot be run or durations are missing or negative.
-PipelineTimeline pipeline_simulate(const PipelineSchedule& schedule, const PipelineDurations& durations,
-                                   PipelineTransport transport = PipelineTransport::rendezvous);
+TUTTI_API PipelineTimeline pipeline_simulate(const PipelineSchedule& schedule, const PipelineDurations& durations,
+                                             PipelineTransport transport = PipelineTransport::rendezvous);
 
 // For equal stages and GPipe or 1F1B, if transfers take no time: (p - 1) / (m + p - 1); with v chunks interleaved, m
 // becomes v m.
-double ideal_bubble_fraction(int stages, int microbatches, int chunks = 1);
+TUTTI_API double ideal_bubble_fraction(int stages, int microbatches, int chunks = 1);
 // For ZB-H1, if a stage's passes take these times: (p - 1) (forward + input - weight), as a share of the whole.
 // REQUIRES: microbatches >= stages, weight <= forward.
-double zero_bubble_h1_fraction(int stages, int microbatches, double forward, double input, double weight);
+TUTTI_API double zero_bubble_h1_fraction(int stages, int microbatches, double forward, double input, double weight);
 
 }  // namespace tutti::parallel

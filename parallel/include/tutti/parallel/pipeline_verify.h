@@ -12,7 +12,7 @@
 
 namespace tutti::parallel {
 
-struct PipelineVerdict {
+struct TUTTI_API PipelineVerdict {
   // Empty: every stage does every microbatch's forward through each of its chunks exactly once and, later, its
   // backward, at once or for the input and then for the weights; every result is sent once, after it was made, and
   // received before it is needed; every transfer carries what its receiver expects; no stage waits forever.
@@ -22,8 +22,8 @@ struct PipelineVerdict {
   std::vector<int> activations;
 };
 
-PipelineVerdict pipeline_verify(const PipelineSchedule& schedule);
+TUTTI_API PipelineVerdict pipeline_verify(const PipelineSchedule& schedule);
 // Throws Error (tuttiInvalidArgument) with the problem, if there is one.
-PipelineVerdict require_verified(const PipelineSchedule& schedule);
+TUTTI_API PipelineVerdict require_verified(const PipelineSchedule& schedule);
 
 }  // namespace tutti::parallel

@@ -12,7 +12,7 @@
 
 namespace tutti::parallel {
 
-class ProcessGroup {
+class TUTTI_API ProcessGroup {
  public:
   // All ranks of `world`, which stays the caller's and outlives this.
   explicit ProcessGroup(tuttiComm_t world);

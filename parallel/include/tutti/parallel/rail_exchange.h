@@ -14,7 +14,7 @@
 
 namespace tutti::parallel {
 
-struct RailPlan {
+struct TUTTI_API RailPlan {
   std::size_t tokens = 0;                                // of this rank
   std::vector<std::size_t> send_counts, receive_counts;  // copies, by host
   Buffer token_of;                                       // [copies, 1]
@@ -29,7 +29,7 @@ struct RailPlan {
   static std::size_t copies_of(const std::vector<std::size_t>& counts);
 };
 
-class RailExchange {
+class TUTTI_API RailExchange {
  public:
   // `rail` has a rank of each of `hosts` hosts, or is null. REQUIRES: hosts divides num_experts.
   RailExchange(ProcessGroup* rail, Compute& compute, std::size_t hosts, std::size_t num_experts, std::size_t topk);

@@ -36,7 +36,7 @@ struct ReplicaGroups;
 
 using Bytes = std::vector<std::byte>;
 
-struct ReplicaLayout {
+struct TUTTI_API ReplicaLayout {
   int front = 0;                           // rank of the world
   std::vector<std::vector<int>> replicas;  // the ranks of each
 };
@@ -44,20 +44,20 @@ struct ReplicaLayout {
 // Replicas of equal cost take turns.
 enum class ReplicaPolicy { round_robin, least_outstanding };
 
-struct ReplicaStatistics {
+struct TUTTI_API ReplicaStatistics {
   bool alive = true;
   std::uint64_t submitted = 0, replied = 0;  // requests
   std::uint64_t outstanding_cost = 0;
 };
 
-struct Reply {
+struct TUTTI_API Reply {
   std::uint64_t id = 0;
   std::size_t replica = 0;
   Bytes bytes;
 };
 
 // A replica is gone. The caller can submit its outstanding requests (ids, in the order given) again, to the others.
-class ReplicaError : public Error {
+class TUTTI_API ReplicaError : public Error {
  public:
   ReplicaError(tuttiResult_t code, const std::string& message, std::size_t replica,
                std::vector<std::uint64_t> outstanding)
@@ -71,7 +71,7 @@ class ReplicaError : public Error {
 };
 
 // The front's side.
-class ReplicaRouter {
+class TUTTI_API ReplicaRouter {
  public:
   // Collective over the front and all replicas. Throws Error naming the rank if the layout has a rank twice, or another
   // front than this rank. Waits of the groups last a day unless `config` says otherwise: so long a replica may be
@@ -106,7 +106,7 @@ class ReplicaRouter {
 };
 
 // A replica's side, on each of its ranks.
-class Replica {
+class TUTTI_API Replica {
  public:
   using Handler = std::function<Bytes(const Bytes& request)>;
 

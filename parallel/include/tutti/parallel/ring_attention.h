@@ -27,7 +27,7 @@
 
 namespace tutti::parallel {
 
-class RingAttention {
+class TUTTI_API RingAttention {
  public:
   // `group` and `attention` outlive this.
   RingAttention(ProcessGroup& group, AttentionCompute& attention, SequencePlacement placement, AttentionMask mask)

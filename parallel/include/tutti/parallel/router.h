@@ -18,7 +18,7 @@
 namespace tutti::parallel {
 
 // The experts of a rank's tokens.
-struct Routing {
+struct TUTTI_API Routing {
   std::size_t num_experts = 0;
   std::size_t topk = 0;
   std::vector<std::int32_t> topk_indices;  // [tokens, topk], on the host; -1: no expert
@@ -29,7 +29,7 @@ struct Routing {
 };
 
 // How evenly the experts are used.
-struct LoadStatistics {
+struct TUTTI_API LoadStatistics {
   std::vector<std::int64_t> tokens_per_expert;  // before any is dropped
   std::int64_t dropped = 0;
 
@@ -40,16 +40,16 @@ struct LoadStatistics {
   void all_reduce(ProcessGroup& group);
 };
 // Those of this rank, with nothing dropped.
-LoadStatistics load_statistics(const Routing& routing);
+TUTTI_API LoadStatistics load_statistics(const Routing& routing);
 
-struct TopKRouterConfig {
+struct TUTTI_API TopKRouterConfig {
   std::size_t num_experts = 0;
   std::size_t topk = 2;
   bool renormalize = true;   // weights of a token sum to 1
   float aux_loss_coeff = 0;  // Switch uses 0.01
 };
 
-class TopKRouter {
+class TUTTI_API TopKRouter {
  public:
   // Throws Error naming both values unless 1 <= topk <= num_experts.
   TopKRouter(Compute& compute, const TopKRouterConfig& config);

@@ -21,21 +21,22 @@ enum class SequencePlacement {
 };
 
 // Throws Error naming both values unless a sequence of that length can be placed so over `ranks`.
-void require_placeable(SequencePlacement placement, std::size_t sequence, std::size_t ranks);
+TUTTI_API void require_placeable(SequencePlacement placement, std::size_t sequence, std::size_t ranks);
 
 // The positions of `rank`, in the order in which it holds them: ascending. REQUIRES: the sequence can be placed.
-std::vector<std::size_t> positions_of(SequencePlacement placement, std::size_t sequence, std::size_t rank,
-                                      std::size_t ranks);
+TUTTI_API std::vector<std::size_t> positions_of(SequencePlacement placement, std::size_t sequence, std::size_t rank,
+                                                std::size_t ranks);
 
 // The blocks of keys of `key_rank` that queries of `query_rank` see, two of `ranks` that hold `rows` positions each:
 // one block at most, or with a window one for each pair of their chunks, such that every query's keys come in the order
 // of positions. None where the mask leaves nothing.
-std::vector<AttentionBlock> visible_blocks(SequencePlacement placement, const AttentionMask& mask, std::size_t rows,
-                                           std::size_t query_rank, std::size_t key_rank, std::size_t ranks);
+TUTTI_API std::vector<AttentionBlock> visible_blocks(SequencePlacement placement, const AttentionMask& mask,
+                                                     std::size_t rows, std::size_t query_rank, std::size_t key_rank,
+                                                     std::size_t ranks);
 
 // The distance on the ring from `key_rank` to the last rank whose queries see some of its keys: the keys need to go no
 // further. 0: no other rank sees any.
-std::size_t reach_of_keys(SequencePlacement placement, const AttentionMask& mask, std::size_t rows,
-                          std::size_t key_rank, std::size_t ranks);
+TUTTI_API std::size_t reach_of_keys(SequencePlacement placement, const AttentionMask& mask, std::size_t rows,
+                                    std::size_t key_rank, std::size_t ranks);
 
 }  // namespace tutti::parallel

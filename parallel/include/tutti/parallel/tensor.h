@@ -14,13 +14,13 @@ namespace tutti::parallel {
 using Shape = std::vector<std::size_t>;
 
 // "[2, 3]".
-std::string describe(const Shape& shape);
+TUTTI_API std::string describe(const Shape& shape);
 // Bytes of an element. Throws Error for a value that is no type.
-std::size_t size_of(tuttiDataType_t dtype);
-const char* name_of(tuttiDataType_t dtype);
+TUTTI_API std::size_t size_of(tuttiDataType_t dtype);
+TUTTI_API const char* name_of(tuttiDataType_t dtype);
 
 // Elements lie one behind the other, the last dimension fastest.
-struct Tensor {
+struct TUTTI_API Tensor {
   void* data = nullptr;
   Shape shape;
   tuttiDataType_t dtype = tuttiFloat32;
@@ -41,12 +41,12 @@ struct Tensor {
 };
 
 // Throws Error (tuttiInvalidArgument) naming `what` and both values unless they are equal.
-void require_shape(const char* what, const Tensor& tensor, const Shape& expected);
-void require_type(const char* what, const Tensor& tensor, tuttiDataType_t expected);
-void require_equal(const char* what, std::size_t value, const char* of_what, std::size_t expected);
+TUTTI_API void require_shape(const char* what, const Tensor& tensor, const Shape& expected);
+TUTTI_API void require_type(const char* what, const Tensor& tensor, tuttiDataType_t expected);
+TUTTI_API void require_equal(const char* what, std::size_t value, const char* of_what, std::size_t expected);
 // ... unless `divisor` divides `value`.
-void require_divisible(const char* what, std::size_t value, const char* by_what, std::size_t divisor);
+TUTTI_API void require_divisible(const char* what, std::size_t value, const char* by_what, std::size_t divisor);
 // ... if the two share a byte.
-void require_apart(const char* what, const Tensor& tensor, const char* of_what, const Tensor& other);
+TUTTI_API void require_apart(const char* what, const Tensor& tensor, const char* of_what, const Tensor& other);
 
 }  // namespace tutti::parallel

@@ -20,7 +20,7 @@ namespace tutti::parallel {
 
 // A layer's parameters and their gradients; a bias may be left out (data null). `later`: takes gradients while it
 // defers them; it outlives the layer.
-struct LinearParameters {
+struct TUTTI_API LinearParameters {
   Tensor weight;
   Tensor bias;
   Tensor grad_weight;
@@ -28,12 +28,12 @@ struct LinearParameters {
   WeightGradStore* later = nullptr;
 };
 
-struct ColumnParallelOptions {
+struct TUTTI_API ColumnParallelOptions {
   bool gather_output = false;      // every rank gets all outputs
   bool sequence_parallel = false;  // the input is this rank's part of the sequence
 };
 
-class ColumnParallelLinear {
+class TUTTI_API ColumnParallelLinear {
  public:
   // weight: this rank's [output_size / size, input_size]; bias: [output_size / size]. Throws Error naming the quantity
   // and both values if output_size does not divide or a shape does not fit.
@@ -57,12 +57,12 @@ class ColumnParallelLinear {
   ColumnParallelOptions options_;
 };
 
-struct RowParallelOptions {
+struct TUTTI_API RowParallelOptions {
   bool input_is_parallel = true;   // the input has this rank's columns only
   bool sequence_parallel = false;  // the output is this rank's part of the sequence
 };
 
-class RowParallelLinear {
+class TUTTI_API RowParallelLinear {
  public:
   // weight: this rank's [output_size, input_size / size]; bias: the whole one, [output_size], equal on all ranks.
   RowParallelLinear(TensorParallel tp, std::size_t input_size, std::size_t output_size, LinearParameters parameters,

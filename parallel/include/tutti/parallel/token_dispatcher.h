@@ -32,7 +32,7 @@
 
 namespace tutti::parallel {
 
-struct TokenDispatcherConfig {
+struct TUTTI_API TokenDispatcherConfig {
   std::size_t num_experts = 0;  // expert e is on rank e / (num_experts / ranks)
   std::size_t topk = 2;
   std::size_t hidden_size = 0;
@@ -46,7 +46,7 @@ struct TokenDispatcherConfig {
 };
 
 // The groups of the two-level form.
-struct RailGroups {
+struct TUTTI_API RailGroups {
   // Splits `ep`, a group of `world`. Throws Error unless ranks_per_host divides ep's size. `world` outlives this.
   RailGroups(ProcessGroup& world, const ProcessGroup& ep, std::size_t ranks_per_host,
              const tuttiConfig_t& config = TUTTI_CONFIG_INITIALIZER);
@@ -55,7 +55,7 @@ struct RailGroups {
   ProcessGroup rail;  // the ranks with this one's place in their hosts
 };
 
-struct DispatchHandle {
+struct TUTTI_API DispatchHandle {
   std::size_t tokens = 0;
   std::int64_t dropped = 0;       // choices of this rank's tokens
   std::optional<RailPlan> hosts;  // if there are several
@@ -67,12 +67,12 @@ struct DispatchHandle {
 };
 
 // A combine's results that its backward pass needs.
-struct Combined {
+struct TUTTI_API Combined {
   Buffer returned;  // the experts' rows, unweighted
   Buffer weights;
 };
 
-class MoEAlltoAllTokenDispatcher {
+class TUTTI_API MoEAlltoAllTokenDispatcher {
  public:
   // Flat, or two-level with `rails`. Collective over ep: ranks compare their arguments. Throws Error naming the
   // quantity and both values, on every rank, before any token is sent, where they differ, num_experts is less than the

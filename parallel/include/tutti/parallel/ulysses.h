@@ -20,9 +20,11 @@
 namespace tutti::parallel {
 
 // input [s / size, batch, heads, ..]; output [s, batch, heads / size, ..].
-void scatter_heads_gather_sequence(ProcessGroup& group, Compute& compute, const Tensor& input, const Tensor& output);
+TUTTI_API void scatter_heads_gather_sequence(ProcessGroup& group, Compute& compute, const Tensor& input,
+                                             const Tensor& output);
 // input [s, batch, heads / size, ..]; output [s / size, batch, heads, ..].
-void scatter_sequence_gather_heads(ProcessGroup& group, Compute& compute, const Tensor& input, const Tensor& output);
+TUTTI_API void scatter_sequence_gather_heads(ProcessGroup& group, Compute& compute, const Tensor& input,
+                                             const Tensor& output);
 
 inline constexpr auto& scatter_heads_gather_sequence_backward = scatter_sequence_gather_heads;
 inline constexpr auto& scatter_sequence_gather_heads_backward = scatter_heads_gather_sequence;

@@ -11,13 +11,13 @@
 namespace tutti::parallel {
 
 // The ids of rank `tp.rank()`: [first, first + count). Throws Error unless the group's size divides the vocabulary.
-struct VocabRange {
+struct TUTTI_API VocabRange {
   std::int32_t first = 0;
   std::size_t count = 0;
 };
-VocabRange vocab_range(const TensorParallel& tp, std::size_t vocabulary_size);
+TUTTI_API VocabRange vocab_range(const TensorParallel& tp, std::size_t vocabulary_size);
 
-class VocabParallelEmbedding {
+class TUTTI_API VocabParallelEmbedding {
  public:
   // weight: this rank's rows, [vocabulary_size / size, embedding_size]; backward adds to grad_weight.
   VocabParallelEmbedding(TensorParallel tp, std::size_t vocabulary_size, std::size_t embedding_size, Tensor weight,
@@ -36,7 +36,7 @@ class VocabParallelEmbedding {
   bool sequence_parallel_;
 };
 
-class VocabParallelCrossEntropy {
+class TUTTI_API VocabParallelCrossEntropy {
  public:
   explicit VocabParallelCrossEntropy(TensorParallel tp, std::size_t vocabulary_size);
 

@@ -8,9 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/tutti.h"
+
 namespace tutti::parallel {
 
-class WeightGradStore {
+class TUTTI_API WeightGradStore {
  public:
   using Gradient = std::function<void()>;
 
