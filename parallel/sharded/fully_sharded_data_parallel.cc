@@ -1,342 +1,173 @@
 #include "tutti/parallel/fully_sharded_data_parallel.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "parallel/compute/joining.h"
+#include "parallel/sharded/gradient_reduction.h"
+#include "parallel/sharded/parameter_gathering.h"
+#include "parallel/sharded/pass_order.h"
 #include "parallel/sharded/sharding_agreement.h"
-#include "tutti/parallel/error.h"
+#include "parallel/sharded/unit_groups.h"
+#include "parallel/sharded/unit_layout.h"
 
 namespace tutti::parallel {
 namespace {
 
-FlatParameter FlatOf(const ShardedUnit& unit, int ranks) {
-  std::vector<Shape> shapes;
-  for (const auto& parameter : unit.parameters) shapes.push_back(parameter.data.shape);
-  return {std::move(shapes), static_cast<std::size_t>(ranks)};
+std::vector<int> ChunksOf(const std::vector<ShardedUnit>& units) {
+  std::vector<int> chunks(units.size());
+  std::ranges::transform(units, chunks.begin(), &ShardedUnit::chunk);
+  return chunks;
+}
+
+std::vector<UnitLayout> LayoutsOf(std::vector<ShardedUnit> units, ProcessGroup& group, UnitGroups& groups,
+                                  ZeroStage stage) {
+  std::vector<UnitLayout> layouts;
+  for (auto& unit : units) {
+    auto& all = group_of(unit, group);
+    auto& shared_by = groups.Of(unit);
+    layouts.emplace_back(std::move(unit), all, shared_by, stage);
+  }
+  return layouts;
 }
 
 }  // namespace
 
+// Its parts, and what they do together: gathering and reducing share a stream, so their collectives end together.
+struct FullyShardedDataParallel::Parts {
+  Parts(ProcessGroup& group, Compute& compute, std::vector<ShardedUnit> units,
+        const FullyShardedDataParallelConfig& config)
+      : compute(compute),
+        memory(config.memory != nullptr ? *config.memory : own_memory),
+        order(ChunksOf(units)),
+        groups(group, config),
+        layouts(LayoutsOf(std::move(units), group, groups, config.stage)),
+        parameters(compute, memory, layouts),
+        gradients(compute, memory, layouts, config.gradient_divisor != 0 ? config.gradient_divisor : group.size()) {}
+  ~Parts() { await_communication(compute); }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  void Join() { join_communication(compute, groups.communicating()); }
+  // Waits for the collectives under way, and begins the reductions that overlap with a unit's computation.
+  void Turn() {
+    Join();
+    parameters.EndGathers();
+    gradients.Advance();
+  }
+  // Waits for the unit's parameters, and begins the all-gather of the next unit's, which overlaps with its computation.
+  void Use(std::size_t unit, std::optional<std::size_t> next) {
+    parameters.Start(unit);  // if it was not gathered ahead: the first of a pass
+    Turn();
+    GatherAhead(next);
+  }
+  // Not the unit in use, with which the next pass may begin: there is one copy of it, which is gathered again then.
+  void GatherAhead(std::optional<std::size_t> unit) {
+    if (unit) parameters.Start(*unit);
+  }
+  void BeginGradients(std::size_t unit, BackwardPass pass) {
+    while (gradients.IsTaken(unit, pass)) Turn();
+    gradients.Begin(unit, pass);
+  }
+
+  Compute& compute;
+  MemoryAccount own_memory;
+  MemoryAccount& memory;
+  PassOrder order;
+  UnitGroups groups;
+  const std::vector<UnitLayout> layouts;
+  ParameterGathering parameters;
+  GradientReduction gradients;
+};
+
 FullyShardedDataParallel::FullyShardedDataParallel(ProcessGroup& group, Compute& compute,
                                                    std::vector<ShardedUnit> units,
-                                                   const FullyShardedDataParallelConfig& config)
-    : group_(group),
-      compute_(compute),
-      config_(config),
-      memory_(config.memory != nullptr ? *config.memory : own_memory_) {
+                                                   const FullyShardedDataParallelConfig& config) {
   require_agreement(group, units, config);
-  for (auto& specs : units) MakeUnit(std::move(specs));
-  zero_grad();
+  parts_ = std::make_unique<Parts>(group, compute, std::move(units), config);
 }
 
-// Communicators are made with the first unit that needs them, and so in the same order on all ranks.
-HybridShardingGroups& FullyShardedDataParallel::GroupsOf(const ShardedUnit& unit) {
-  auto& all = group_of(unit, group_);
-  const int size = shard_group_size_of(unit, group_, config_);
-  for (auto& sharers : sharers_) {
-    if (sharers.all == &all && sharers.shard_group_size == size) return sharers.groups;
-  }
-  auto& groups = sharers_.emplace_back(Sharers{&all, size, {all, size, config_.communicators}}).groups;
-  for (auto* const each : {&groups.shard(), &groups.replicate()}) {
-    if (each->size() == 1) continue;
-    each->comm();
-    communicating_.push_back(each);
-  }
-  return groups;
-}
+FullyShardedDataParallel::~FullyShardedDataParallel() = default;
 
-void FullyShardedDataParallel::MakeUnit(ShardedUnit specs) {
-  auto& groups = GroupsOf(specs);
-  auto flat = FlatOf(specs, groups.shard().size());
-  const auto stage = groups.shard().size() > 1 ? config_.stage : ZeroStage::optimizer_state;
-  auto& unit =
-      units_.emplace_back(Unit{.specs = std::move(specs), .groups = groups, .flat = std::move(flat), .stage = stage});
-  const std::size_t all = unit.flat.count();
-  const std::size_t mine = unit.flat.shard_counts()[static_cast<std::size_t>(groups.shard().rank())];
-  if (unit.shards(ZeroStage::parameters)) {
-    unit.kept = Make(MemoryKind::parameters, mine, unit.dtype());
-  } else {
-    unit.full = Make(MemoryKind::parameters, all, unit.dtype());
-  }
-  if (unit.has_master()) unit.master = Make(MemoryKind::optimizer_state, mine, tuttiFloat32);
-  if (unit.shards(ZeroStage::gradients)) {
-    unit.place = placed_++ % places_.size();
-    place_bytes_[unit.place] = std::max(place_bytes_[unit.place], all * size_of(unit.dtype()));
-  } else {
-    unit.gradients = Make(MemoryKind::gradients, all, unit.dtype());
-  }
-  if (unit.shards(ZeroStage::gradients) || unit.has_master()) {
-    unit.reduced = Make(MemoryKind::gradients, mine, tuttiFloat32);
-  }
-}
+std::size_t FullyShardedDataParallel::units() const { return parts_->layouts.size(); }
 
-FullyShardedDataParallel::~FullyShardedDataParallel() { await_communication(compute_); }
-
-Buffer FullyShardedDataParallel::Make(MemoryKind kind, std::size_t count, tuttiDataType_t dtype) {
-  return memory_.make(kind, compute_, {count}, dtype);
-}
-
-Tensor FullyShardedDataParallel::Mine(const Unit& unit, const Tensor& flat) const {
-  return unit.flat.shard(flat, static_cast<std::size_t>(unit.groups.shard().rank()));
-}
-
-Tensor FullyShardedDataParallel::PlaceOf(const Unit& unit) const {
-  return {places_[unit.place].tensor().data, {unit.flat.count()}, unit.dtype()};
-}
-
-void FullyShardedDataParallel::initialize(std::size_t index,
+void FullyShardedDataParallel::initialize(std::size_t unit,
                                           const std::function<void(std::size_t, const Tensor&)>& fill) {
-  Unit& unit = units_[index];
-  if (unit.shards(ZeroStage::parameters)) unit.full = Make(MemoryKind::parameters, unit.flat.count(), unit.dtype());
-  for (std::size_t i = 0; i < unit.specs.parameters.size(); ++i) fill(i, unit.flat.parameter(unit.full, i));
-  group_of(unit.specs, group_).broadcast(unit.full, 0, compute_.stream());
-  if (unit.shards(ZeroStage::parameters)) compute_.copy(Mine(unit, unit.full), unit.kept, false);
-  if (unit.has_master()) compute_.copy(Mine(unit, unit.full), unit.master, false);
-  unit.initialized = true;
-  unit.state = UnitState::whole;
-  EndUse(unit);
-}
-
-void FullyShardedDataParallel::StartGather(Unit& unit) {
-  if (!unit.initialized) {
-    throw Error(tuttiInvalidUsage,
-                fmt::format("unit \"{}\" has no values yet: initialize() it first", unit.specs.name));
-  }
-  if (unit.shards(ZeroStage::parameters)) unit.full = Make(MemoryKind::parameters, unit.flat.count(), unit.dtype());
-  compute_.fork_communication();
-  unit.groups.shard().all_gather_v(KeptOf(unit), unit.flat.shard_counts(), unit.full, compute_.communication_stream());
-  unit.state = UnitState::gathering;
-}
-
-void FullyShardedDataParallel::Join() { join_communication(compute_, communicating_); }
-
-// Waits for the collectives under way, and begins those that overlap with a unit's computation.
-void FullyShardedDataParallel::Turn() {
-  Join();
-  for (auto& unit : units_) {
-    if (unit.state == UnitState::gathering) unit.state = UnitState::whole;
-  }
-  for (auto* const unit : std::exchange(reducing_, {})) EndReduce(*unit);
-  for (auto* const unit : std::exchange(to_reduce_, {})) StartReduce(*unit);
-}
-
-void FullyShardedDataParallel::Use(std::size_t index, std::optional<std::size_t> next) {
-  Unit& unit = units_[index];
-  if (unit.state == UnitState::sharded) StartGather(unit);  // not gathered ahead: the first of a pass
-  Turn();
-  GatherAhead(next);
-}
-
-// Not the unit in use, with which the next pass may begin: there is one copy of it, which is gathered again then.
-void FullyShardedDataParallel::GatherAhead(std::optional<std::size_t> unit) {
-  if (unit && units_[*unit].state == UnitState::sharded) StartGather(units_[*unit]);
-}
-
-void FullyShardedDataParallel::EndUse(Unit& unit) {
-  if (!unit.shards(ZeroStage::parameters)) return;
-  unit.full = {};
-  unit.state = UnitState::sharded;
-}
-
-bool FullyShardedDataParallel::EndsForward(std::size_t unit) const {
-  return unit + 1 == units_.size() || units_[unit + 1].specs.chunk != units_[unit].specs.chunk;
-}
-
-bool FullyShardedDataParallel::EndsBackward(std::size_t unit) const { return unit == 0 || EndsForward(unit - 1); }
-
-std::optional<std::size_t> FullyShardedDataParallel::After(std::size_t unit) {
-  return EndsForward(unit) ? NextPass() : unit + 1;
-}
-
-std::optional<std::size_t> FullyShardedDataParallel::Before(std::size_t unit) {
-  return EndsBackward(unit) ? NextPass() : unit - 1;
+  parts_->parameters.Initialize(unit, fill);
 }
 
 void FullyShardedDataParallel::set_next_pass(std::optional<std::size_t> first_unit) {
-  if (first_unit && *first_unit >= units_.size()) {
-    throw Error(tuttiInvalidArgument,
-                fmt::format("the next pass cannot begin with unit {} of {}", *first_unit, units_.size()));
-  }
-  next_pass_ = first_unit;
+  parts_->order.SetNextPass(first_unit);
 }
 
-void FullyShardedDataParallel::pre_forward(std::size_t unit) { Use(unit, After(unit)); }
-void FullyShardedDataParallel::post_forward(std::size_t unit) { EndUse(units_[unit]); }
+void FullyShardedDataParallel::pre_forward(std::size_t unit) { parts_->Use(unit, parts_->order.AfterForward(unit)); }
+
+void FullyShardedDataParallel::post_forward(std::size_t unit) { parts_->parameters.EndUse(unit); }
 
 void FullyShardedDataParallel::pre_backward(std::size_t unit) {
-  Use(unit, Before(unit));
-  BeginGradients(units_[unit], false);
+  parts_->Use(unit, parts_->order.AfterBackward(unit));
+  parts_->BeginGradients(unit, BackwardPass::whole);
 }
 
 void FullyShardedDataParallel::post_backward(std::size_t unit) {
-  EndGradients(units_[unit]);
-  EndUse(units_[unit]);
+  parts_->gradients.End(unit);
+  parts_->parameters.EndUse(unit);
 }
 
-void FullyShardedDataParallel::pre_backward_input(std::size_t index) {
-  Use(index, Before(index));
-  Unit& unit = units_[index];
-  unit.in_first_part = true;
-  if (!unit.shards(ZeroStage::gradients) || places_[unit.place].tensor().data != nullptr) return;
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    places_[i] = Make(MemoryKind::gradients, place_bytes_[i], tuttiUint8);
-  }
+void FullyShardedDataParallel::pre_backward_input(std::size_t unit) {
+  parts_->Use(unit, parts_->order.AfterBackward(unit));
+  parts_->gradients.BeginInput(unit);
 }
 
-void FullyShardedDataParallel::post_backward_input(std::size_t index) {
-  Unit& unit = units_[index];
-  unit.in_first_part = false;
-  ++unit.owed;
-  EndUse(unit);
+void FullyShardedDataParallel::post_backward_input(std::size_t unit) {
+  parts_->gradients.EndInput(unit);
+  parts_->parameters.EndUse(unit);
 }
 
-void FullyShardedDataParallel::pre_backward_weight(std::size_t index) {
-  Unit& unit = units_[index];
-  if (unit.owed == 0) {
-    throw Error(tuttiInvalidUsage, fmt::format("pre_backward_weight() of unit \"{}\" was called more often than "
-                                               "post_backward_input() of it",
-                                               unit.specs.name));
-  }
-  --unit.owed;
-  Turn();
-  if (EndsBackward(index)) GatherAhead(NextPass());
-  BeginGradients(unit, true);
+void FullyShardedDataParallel::pre_backward_weight(std::size_t unit) {
+  parts_->gradients.TakeOwed(unit);
+  parts_->Turn();
+  parts_->GatherAhead(parts_->order.AfterBackwardWeight(unit));
+  parts_->BeginGradients(unit, BackwardPass::weight);
 }
 
-void FullyShardedDataParallel::post_backward_weight(std::size_t unit) { EndGradients(units_[unit]); }
+void FullyShardedDataParallel::post_backward_weight(std::size_t unit) { parts_->gradients.End(unit); }
 
-void FullyShardedDataParallel::BeginGradients(Unit& unit, bool second_part) {
-  const bool in_place = second_part && unit.shards(ZeroStage::gradients);
-  // Its gradients of the previous micro-batch, if no units are between, or another one's in its place.
-  const auto is_in_the_way = [&](const Unit* other) {
-    return other == &unit || (in_place && other->in_place && other->place == unit.place);
-  };
-  while (std::ranges::any_of(reducing_, is_in_the_way) || std::ranges::any_of(to_reduce_, is_in_the_way)) Turn();
-  unit.in_place = in_place;
-  if (unit.shards(ZeroStage::gradients)) {
-    if (!in_place) unit.gradients = Make(MemoryKind::gradients, unit.flat.count(), unit.dtype());
-    compute_.zero(GradientsOf(unit));
-  }
-  unit.in_backward = true;
+Tensor FullyShardedDataParallel::data(std::size_t unit, std::size_t parameter) const {
+  return parts_->parameters.data(unit, parameter);
 }
 
-void FullyShardedDataParallel::EndGradients(Unit& unit) {
-  unit.in_backward = false;
-  unit.last_pass = sync_;
-  if (sync_ || unit.shards(ZeroStage::gradients)) to_reduce_.push_back(&unit);
+Tensor FullyShardedDataParallel::grad(std::size_t unit, std::size_t parameter) const {
+  return parts_->gradients.grad(unit, parameter);
 }
 
-void FullyShardedDataParallel::StartReduce(Unit& unit) {
-  const Tensor gradients = GradientsOf(unit);
-  Tensor to = Mine(unit, gradients);
-  if (unit.shards(ZeroStage::gradients)) {
-    const bool directly = unit.fresh && !unit.has_master();
-    if (!directly) unit.arrived = Make(MemoryKind::gradients, to.count(), unit.dtype());
-    to = directly ? unit.reduced : unit.arrived;
-  }
-  compute_.fork_communication();
-  unit.groups.shard().reduce_scatter_v(gradients, unit.flat.shard_counts(), to, tuttiAvg,
-                                       compute_.communication_stream());
-  reducing_.push_back(&unit);
-}
+void FullyShardedDataParallel::zero_grad() { parts_->gradients.Zero(); }
 
-Tensor FullyShardedDataParallel::ReducedOf(const Unit& unit) const {
-  return unit.shards(ZeroStage::gradients) || unit.has_master() ? unit.reduced : Mine(unit, unit.gradients);
-}
-
-void FullyShardedDataParallel::EndReduce(Unit& unit) {
-  if (unit.arrived.tensor().data != nullptr) {
-    compute_.copy(unit.arrived, unit.reduced, !unit.fresh);
-  } else if (!unit.shards(ZeroStage::gradients) && unit.has_master()) {
-    compute_.copy(Mine(unit, unit.gradients), unit.reduced, false);
-  }
-  unit.arrived = {};
-  if (unit.shards(ZeroStage::gradients)) unit.gradients = {};
-  unit.fresh = false;
-  if (!unit.last_pass) return;
-  const Tensor grad = ReducedOf(unit);
-  // The average that the collectives compute is over the unit's group.
-  const int averaged = group_of(unit.specs, group_).size();
-  const int divisor = config_.gradient_divisor != 0 ? config_.gradient_divisor : group_.size();
-  if (divisor != averaged) compute_.scale(grad, static_cast<float>(averaged) / static_cast<float>(divisor));
-  auto& replicate = unit.groups.replicate();
-  if (replicate.size() == 1 || grad.count() == 0) return;
-  compute_.fork_communication();
-  replicate.all_reduce(grad, grad, tuttiAvg, compute_.communication_stream());
-}
+void FullyShardedDataParallel::set_requires_gradient_sync(bool on) { parts_->gradients.set_sync(on); }
 
 void FullyShardedDataParallel::finish_gradients() {
-  if (!sync_) {
-    throw Error(tuttiInvalidUsage,
-                "finish_gradients() was called after set_requires_gradient_sync(false), so not all gradients would be "
-                "averaged");
-  }
-  const auto owing = std::ranges::find_if(units_, [](const Unit& unit) { return unit.owed > 0; });
-  if (owing != units_.end()) {
-    throw Error(tuttiInvalidUsage, fmt::format("finish_gradients() was called while {} backward_weight of unit \"{}\" "
-                                               "{} to come",
-                                               owing->owed, owing->specs.name, owing->owed == 1 ? "is" : "are"));
-  }
-  while (!to_reduce_.empty() || !reducing_.empty()) Turn();
-  Join();  // for the averages across replicas
-  for (auto& place : places_) place = {};
+  parts_->gradients.RequireComplete();
+  while (!parts_->gradients.idle()) parts_->Turn();
+  parts_->Join();  // for the averages across replicas
+  parts_->gradients.EndStep();
 }
 
-void FullyShardedDataParallel::zero_grad() {
-  if (!to_reduce_.empty() || !reducing_.empty()) {
-    throw Error(tuttiInvalidUsage, "zero_grad() was called between a backward pass and finish_gradients()");
-  }
-  for (auto& unit : units_) {
-    compute_.zero(unit.shards(ZeroStage::gradients) ? unit.reduced : unit.gradients);
-    unit.fresh = true;
-  }
+FullyShardedDataParallel::Shard FullyShardedDataParallel::shard(std::size_t unit) const {
+  return {parts_->parameters.shard(unit), parts_->gradients.shard(unit)};
 }
 
-Tensor FullyShardedDataParallel::data(std::size_t index, std::size_t parameter) const {
-  const Unit& unit = units_[index];
-  if (unit.state != UnitState::whole) {
-    throw Error(tuttiInvalidUsage,
-                fmt::format("the parameters of unit \"{}\" are sharded: they are gathered only between its "
-                            "pre_forward(), pre_backward() or pre_backward_input() and the matching post",
-                            unit.specs.name));
-  }
-  return unit.flat.parameter(unit.full, parameter);
+void FullyShardedDataParallel::parameters_updated() { parts_->parameters.Update(); }
+
+FullyShardedDataParallel::UnitState FullyShardedDataParallel::state(std::size_t unit) const {
+  return parts_->parameters.state(unit);
 }
 
-Tensor FullyShardedDataParallel::grad(std::size_t index, std::size_t parameter) const {
-  const Unit& unit = units_[index];
-  if (!unit.shards(ZeroStage::gradients)) return unit.flat.parameter(unit.gradients, parameter);
-  if (unit.in_first_part) return unit.flat.parameter(PlaceOf(unit), parameter);
-  if (!unit.in_backward) {
-    throw Error(tuttiInvalidUsage,
-                fmt::format("the gradients of unit \"{}\" exist only between its pre_backward() and post_backward(), "
-                            "or its pre_backward_weight() and post_backward_weight()",
-                            unit.specs.name));
-  }
-  return unit.flat.parameter(GradientsOf(unit), parameter);
-}
-
-FullyShardedDataParallel::Shard FullyShardedDataParallel::shard(std::size_t index) const {
-  const Unit& unit = units_[index];
-  return {unit.has_master() ? unit.master : KeptOf(unit), ReducedOf(unit)};
-}
+ZeroStage FullyShardedDataParallel::stage(std::size_t unit) const { return parts_->layouts[unit].stage; }
 
 std::map<std::string, std::uint64_t> FullyShardedDataParallel::bytes_sent() const {
-  std::map<std::string, std::uint64_t> bytes;
-  for (const auto& sharers : sharers_) {
-    for (const auto& [name, sent] : sharers.groups.bytes_sent()) bytes[name] += sent;
-  }
-  return bytes;
+  return parts_->groups.bytes_sent();
 }
 
-void FullyShardedDataParallel::parameters_updated() {
-  for (auto& unit : units_) {
-    if (unit.has_master()) compute_.copy(unit.master, KeptOf(unit), false);
-    unit.state = UnitState::sharded;
-  }
-}
+const MemoryAccount& FullyShardedDataParallel::memory() const { return parts_->memory; }
 
 }  // namespace tutti::parallel

@@ -29,19 +29,18 @@
 // Thread-safety: one thread at a time.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tutti/parallel/data_parallel.h"
-#include "tutti/parallel/flat_parameter.h"
-#include "tutti/parallel/hybrid_sharding.h"
+#include "tutti/parallel/flat_parameter.h"   // how a unit is cut into shards
+#include "tutti/parallel/hybrid_sharding.h"  // the groups that share it
 #include "tutti/parallel/memory_account.h"
 
 namespace tutti::parallel {
@@ -94,7 +93,7 @@ class TUTTI_API FullyShardedDataParallel {
   // Waits for collectives under way, since they use memory of this.
   ~FullyShardedDataParallel();
 
-  std::size_t units() const { return units_.size(); }
+  std::size_t units() const;
   // Calls `fill` for each parameter with where its values go. Every rank gets those of rank 0 of the unit's group, and
   // keeps its shard.
   void initialize(std::size_t unit, const std::function<void(std::size_t parameter, const Tensor& values)>& fill);
@@ -125,7 +124,7 @@ class TUTTI_API FullyShardedDataParallel {
   // False: more micro-batches of this step follow. ZeroStage::optimizer_state then adds gradients up and sends none;
   // the other stages reduce-scatter each micro-batch's, since they have no memory for all of them, and average across
   // replicas only the last time.
-  void set_requires_gradient_sync(bool on) { sync_ = on; }
+  void set_requires_gradient_sync(bool on);
   // Ends the pass: waits until every shard's gradient is the average over the group.
   void finish_gradients();
 
@@ -139,91 +138,18 @@ class TUTTI_API FullyShardedDataParallel {
   void parameters_updated();
 
   enum class UnitState { sharded, gathering, whole };
-  UnitState state(std::size_t unit) const { return units_[unit].state; }
+  UnitState state(std::size_t unit) const;
   // The sharded state of the unit: as in the config, or, where a rank has no others to share with, as with
   // ZeroStage::optimizer_state: all parameters and gradients stay, and gradients are added up.
-  ZeroStage stage(std::size_t unit) const { return units_[unit].stage; }
+  ZeroStage stage(std::size_t unit) const;
   // Payload sent by groups that are not one of those given; see HybridShardingGroups.
   std::map<std::string, std::uint64_t> bytes_sent() const;
-  const MemoryAccount& memory() const { return memory_; }
+  const MemoryAccount& memory() const;
 
  private:
-  struct Unit {
-    ShardedUnit specs;
-    HybridShardingGroups& groups;
-    FlatParameter flat;
-    ZeroStage stage;
-    std::size_t place = 0;  // of gradients, in backwards of two parts
-    Buffer full{};          // all parameters; with ZeroStage::parameters only while they are used
-    Buffer kept{};          // this rank's, with ZeroStage::parameters
-    Buffer master{};        // this rank's in float32, if the parameters are not
-    Buffer gradients{};     // all; from ZeroStage::gradients on until they are reduced
-    Buffer arrived{};       // of one pass, if the shard has others' already or is of another type
-    Buffer reduced{};       // this rank's gradients in float32, unless they are a part of `gradients`
-    UnitState state = UnitState::sharded;
-    bool initialized = false;
-    bool in_first_part = false;
-    bool in_backward = false;  // a whole one, or its second part
-    bool in_place = false;     // the last pass's gradients are in `places_`
-    bool fresh = true;         // nothing has been reduced since zero_grad()
-    bool last_pass = false;    // of the step
-    int owed = 0;              // second parts to come
-    bool shards(ZeroStage what) const { return stage >= what; }
-    tuttiDataType_t dtype() const { return specs.parameters.front().data.dtype; }
-    bool has_master() const { return dtype() != tuttiFloat32; }
-  };
+  struct Parts;
 
-  HybridShardingGroups& GroupsOf(const ShardedUnit& unit);
-  void MakeUnit(ShardedUnit specs);
-  Buffer Make(MemoryKind kind, std::size_t count, tuttiDataType_t dtype);
-  // This rank's part of what all have.
-  Tensor Mine(const Unit& unit, const Tensor& flat) const;
-  Tensor KeptOf(const Unit& unit) const {
-    return unit.shards(ZeroStage::parameters) ? unit.kept : Mine(unit, unit.full);
-  }
-  Tensor PlaceOf(const Unit& unit) const;
-  Tensor GradientsOf(const Unit& unit) const { return unit.in_place ? PlaceOf(unit) : unit.gradients.tensor(); }
-  Tensor ReducedOf(const Unit& unit) const;
-  // The unit used next, in the order of a chunk's forward or backward; after its last, the next pass's first.
-  std::optional<std::size_t> After(std::size_t unit);
-  std::optional<std::size_t> Before(std::size_t unit);
-  std::optional<std::size_t> NextPass() { return std::exchange(next_pass_, std::nullopt); }
-  // Whether the unit is the last one of a chunk's pass.
-  bool EndsForward(std::size_t unit) const;
-  bool EndsBackward(std::size_t unit) const;
-  void Use(std::size_t unit, std::optional<std::size_t> next);
-  void GatherAhead(std::optional<std::size_t> unit);
-  void StartGather(Unit& unit);
-  void EndUse(Unit& unit);
-  void Join();
-  void Turn();
-  void BeginGradients(Unit& unit, bool second_part);
-  void EndGradients(Unit& unit);
-  void StartReduce(Unit& unit);
-  void EndReduce(Unit& unit);
-
-  struct Sharers {
-    ProcessGroup* all;
-    int shard_group_size;
-    HybridShardingGroups groups;
-  };
-
-  ProcessGroup& group_;
-  Compute& compute_;
-  FullyShardedDataParallelConfig config_;
-  MemoryAccount own_memory_;
-  MemoryAccount& memory_;
-  std::deque<Sharers> sharers_;               // a deque, whose elements keep their addresses
-  std::vector<ProcessGroup*> communicating_;  // their groups of several ranks
-  std::vector<Unit> units_;
-  std::vector<Unit*> to_reduce_, reducing_;  // in the order of their backward passes
-  // Memory where two-part backwards add gradients: units use the two in turn, so that one unit's gradients are reduced
-  // while the next one's are computed.
-  std::array<Buffer, 2> places_;
-  std::array<std::size_t, 2> place_bytes_{};
-  std::size_t placed_ = 0;                // units
-  std::optional<std::size_t> next_pass_;  // its first unit
-  bool sync_ = true;
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace tutti::parallel
