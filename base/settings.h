@@ -63,7 +63,7 @@ struct Settings {
   std::string cma;        // TUTTI_CMA                     "on", "off" or "" (by price): read peers' plain memory where it lies
   bool zero_copy = true;  // TUTTI_ZERO_COPY=0             never read a peer's buffers in place
   bool gpu = true;        // TUTTI_GPU=0                   host memory only, whatever CUDA context a thread has
-  long long stream_bytes = 0;  // TUTTI_STREAM_BYTES       longer results bypass the caches; 0: the last cache's size
+  long long stream_bytes = 0;  // TUTTI_STREAM_BYTES       larger results bypass the caches; 0: this machine's share of the last one
   std::string wait;       // TUTTI_WAIT                    "spin", "yield", "sleep" or "" (adapts)
   std::string debug;      // TUTTI_DEBUG                   subjects to log: init,select,transport,faults,all
   std::string trace;      // TUTTI_TRACE=path              write a timeline (%r: rank, %p: process) for a trace viewer

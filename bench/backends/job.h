@@ -28,7 +28,7 @@ std::unique_ptr<Job> JobOfEnvironment();
 
 // mpirun's. The MPI is loaded at run time (interop/mpi) and used only for startup.
 std::unique_ptr<Job> JoinMpi();
-// That of RANK and WORLD_SIZE or SLURM_PROCID and SLURM_NTASKS (tuttiCommInitEnv).
+// The job that RANK and WORLD_SIZE, or SLURM_PROCID and SLURM_NTASKS, describe (tuttiCommInitEnv).
 std::unique_ptr<Job> JoinEnvironment();
 
 }  // namespace tutti::bench

@@ -60,7 +60,7 @@ class GradientReduction {
 
   // Where a backward adds, in the parameter's shape and type. Throws Error (tuttiInvalidUsage) where there is nothing.
   Tensor grad(std::size_t unit, std::size_t parameter) const;
-  // What this rank's optimiser reads: float32, [shard_count()].
+  // The gradients that this rank's optimiser reads: float32, [shard_count()].
   Tensor shard(std::size_t unit) const { return ReducedOf(units_[unit]); }
 
  private:

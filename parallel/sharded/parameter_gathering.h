@@ -37,7 +37,7 @@ class ParameterGathering {
   UnitState state(std::size_t unit) const { return units_[unit].state; }
   // In the parameter's shape and type. Throws Error (tuttiInvalidUsage) unless the unit is whole.
   Tensor data(std::size_t unit, std::size_t parameter) const;
-  // What this rank's optimiser changes: float32, [shard_count()].
+  // The parameters that this rank's optimiser changes: float32, [shard_count()].
   Tensor shard(std::size_t unit) const;
 
  private:

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::size_t KiB = 1024;
 
-// Tried for the bulk protocol. Below, a step's cost shows; above, a slot no longer fits a core's cache. On two cores
-// times are flat within the noise between 16 and 512 KiB for all ranks' chunks together.
+// Tried for the bulk protocol. Below, a step's cost shows; above, a slot no longer fits a core's cache. In between, the
+// slots of all connections compete for the last-level cache.
 constexpr std::array kChunks = {8 * KiB, 16 * KiB, 32 * KiB, 64 * KiB, 128 * KiB, 512 * KiB};
 // Shapes tried on GPUs. At the host's depths (slot.h), all channels of the longest bulk slots take 48 MiB a peer.
 constexpr std::array<schedule::ProtocolConfig, 7> kGpuConfigs = {{

@@ -259,11 +259,10 @@ void CostModel::Walk(SlotUse use, const Rates& rates, double bytes, Paths& paths
 
 // For chunks of `bytes`.
 CostModel::Rates CostModel::RatesAt(SlotUse use, double bytes, const Load& load) const {
-  std::size_t ranks = 1;
-  for (const auto& node : machine_.rank_layout().ranks_on) ranks = std::max(ranks, node.size());
   const int rings = use.cma ? graph_.rings_beside_fetches : graph_.rings;
   const double held = rings * schedule::SlotDepth(use.protocol) + (use.cma ? fetched_ : 0);
-  const WorkingSet set{static_cast<double>(load.footprint), held * bytes * load.channels * static_cast<double>(ranks)};
+  const WorkingSet set{static_cast<double>(load.footprint),
+                       held * bytes * load.channels * static_cast<double>(machine_.ranks_of_fullest_node())};
   // The kernel stores what it fetches for a rank through the caches.
   const MoveRates rates = machine_.RatesOf(set, bytes, load.streamed && !use.cma);
   return {UsPerByte(rates.memory), UsPerByte(rates.slot_read), UsPerByte(rates.slot_write)};

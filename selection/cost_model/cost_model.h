@@ -53,7 +53,7 @@ class CostModel {
   const UnitOnGpu& on_gpu() const { return on_gpu_; }
 
  private:
-  // What the longest paths depend on, besides sizes.
+  // Besides sizes, the longest paths depend on this alone.
   struct SlotUse {
     ring::Protocol protocol;
     bool cma;

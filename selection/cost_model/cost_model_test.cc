@@ -169,7 +169,7 @@ TEST(CostModel, AFetchCostsACallItsPagesAndOneCopy) {
   EXPECT_DOUBLE_EQ(cost_model.Microseconds(load), 1 + (1 + copy) + 1 + (1 + 3 + kPages * 0.5 + copy) + 4);
 }
 
-// Copies past the caches do not read the destination's lines first. What the kernel fetches for a rank does.
+// A copy past the caches does not read the destination's lines first. The kernel's copy for a fetch does.
 TEST(CostModel, StoringPastTheCachesSavesCopiesButNotFetches) {
   Costs costs;
   costs.executor_bandwidth = {{kAnySize, 10}};

@@ -41,8 +41,8 @@ struct HostTraits {
   bool fast_string_copies = false;                  // the kernel's copies, by `rep movsb`, are as fast as vector copies
 };
 
-// Measured on a virtual machine of two Zen 3 cores (docs/performance.md). Ratios carry over to other hosts, absolute
-// values do not. `cores`: shared by the ranks.
+// Measured on virtual machines of two Zen 3 cores (docs/performance.md) and, for fetches and for an executor's bandwidth,
+// of two Zen 2 cores. Ratios carry over to other hosts, absolute values do not. `cores`: shared by the ranks.
 HostCosts DefaultHostCosts(int cores, const HostTraits& traits = {});
 
 // TCP on interfaces of `bandwidth` GB/s. `by_processor`: there is no hardware, so sending takes most of the time.

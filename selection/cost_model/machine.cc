@@ -24,12 +24,11 @@ Machine::Machine(std::vector<NodeType> types, std::vector<int> type_of_node, sch
     next += static_cast<int>(types_.at(type_of_node_.at(node)).resources.size());
     const auto& ranks = rank_layout_.ranks_on[node];
     for (std::size_t i = 0; i < ranks.size(); ++i) place_[ranks[i]] = static_cast<int>(i);
+    ranks_of_fullest_node_ = std::max(ranks_of_fullest_node_, ranks.size());
   }
   first_resource_.push_back(next);
   if (costs_.cores == 0) return;
-  std::size_t most = 0;
-  for (const auto& ranks : rank_layout_.ranks_on) most = std::max(most, ranks.size());
-  ranks_per_core_ = std::max(1.0, static_cast<double>(most) / costs_.cores);
+  ranks_per_core_ = std::max(1.0, static_cast<double>(ranks_of_fullest_node_) / costs_.cores);
 }
 
 MoveRates Machine::RatesOf(const WorkingSet& set, double slot_bytes, bool streamed) const {
@@ -40,8 +39,8 @@ MoveRates Machine::RatesOf(const WorkingSet& set, double slot_bytes, bool stream
   // those.
   constexpr double kPassing = 3;
   double slot = at(std::min(all, kPassing * set.slots));
-  // Slots that go through memory move at half the rate of buffers: pieces in many pages, fetched and written back by
-  // two cores. Measured on two Zen 2 cores: 4 to 6 GB/s, where buffers move at 12.
+  // Slots that go through memory move at half the rate of buffers: pieces in many pages, which two cores fetch and write
+  // back. Estimated from one all-to-all, of 1 MiB on 8 ranks of two Zen 2 cores.
   constexpr double kThroughMemory = 2;
   const auto& rates_by_size = costs_.executor_bandwidth;
   if (rates_by_size.size() > 1 && slot == rates_by_size.back().bandwidth) slot /= kThroughMemory;

@@ -114,6 +114,7 @@ class Machine {
   int NodeOfResource(int index) const;
   // The resource's number on its own node; where all nodes are alike, the same link has this number on every node.
   int LocalNumber(int index) const { return index - first_resource_[NodeOfResource(index)]; }
+  std::size_t ranks_of_fullest_node() const { return ranks_of_fullest_node_; }
   // On the fullest node; 1 where every lane has an executor of its own.
   double ranks_per_core() const { return ranks_per_core_; }
   // For slots of `slot_bytes`. `streamed`: results are stored past the caches.
@@ -128,6 +129,7 @@ class Machine {
   std::vector<int> place_;           // of a rank on its node
   schedule::RankLayout rank_layout_;
   Costs costs_;
+  std::size_t ranks_of_fullest_node_ = 0;
   double ranks_per_core_ = 1;
 };
 

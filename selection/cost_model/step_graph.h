@@ -18,7 +18,7 @@ struct StepGraph {
     int node;
     int way = -1;  // index into ways; -1: same rank
   };
-  // What a step reads and writes.
+  // The operands of a step, counted by kind.
   struct Operands {
     int memory = 0;  // of the user's buffers and scratch
     int slot_reads = 0;

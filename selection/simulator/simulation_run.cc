@@ -20,10 +20,8 @@ std::vector<double> Bandwidths(const cost_model::Machine& machine) {
   return bandwidths;
 }
 
-// Of the fullest node, if its ranks fill as many rings as the rank with the most does.
+// The fullest node's, on the assumption that each of its ranks fills as many rings as the rank with the most.
 cost_model::WorkingSet WorkingSetOf(const FlatSchedules& schedules, const SimulationInput& input, std::uint32_t depth) {
-  std::size_t ranks = 1;
-  for (const auto& node : input.machine.rank_layout().ranks_on) ranks = std::max(ranks, node.size());
   std::map<int, std::size_t> rings;  // by rank
   std::size_t most = 0;
   for (const FlatConnection& connection : schedules.connections()) {
@@ -35,7 +33,8 @@ cost_model::WorkingSet WorkingSetOf(const FlatSchedules& schedules, const Simula
       chunk = std::max(chunk, schedules.ChunkBytes(lane, schedules.step(lane, step), 0));
     }
   }
-  return {input.footprint_bytes, static_cast<double>(ranks * most * depth) * static_cast<double>(chunk)};
+  return {input.footprint_bytes,
+          static_cast<double>(input.machine.ranks_of_fullest_node() * most * depth) * static_cast<double>(chunk)};
 }
 
 }  // namespace

@@ -19,9 +19,7 @@ constexpr char kFormat[] = "tutti_calibration";
 constexpr char kCosts[] = "costs";
 constexpr char kTables[] = "tables";
 
-cost_model::HostTraits ThisHost(int cores) {
-  return {detect::CacheShareBytes(detect::LastLevelCacheBytes(), cores), detect::HasFastStringCopies()};
-}
+cost_model::HostTraits ThisHost(int cores) { return {detect::CacheShareBytes(cores), detect::HasFastStringCopies()}; }
 
 }  // namespace
 

@@ -49,8 +49,7 @@ const cost_model::CostModel& Tuner::CostModelOf(tuttiAlgorithm_t algorithm, sche
 
 // Input and output of all ranks of the fullest node.
 std::size_t Tuner::Footprint(schedule::Collective collective, std::size_t bytes) const {
-  std::size_t ranks = 0;
-  for (const auto& node : machine_.rank_layout().ranks_on) ranks = std::max(ranks, node.size());
+  const std::size_t ranks = machine_.ranks_of_fullest_node();
   const auto n = static_cast<std::size_t>(tuning_.nranks);
   switch (collective) {
     case schedule::Collective::all_reduce:
@@ -82,7 +81,7 @@ Estimate Tuner::Best(tuttiAlgorithm_t algorithm, const cost_model::Kind& kind, s
   std::vector<double> us;
   for (const auto& way : ways) us.push_back(Microseconds(way, kind, bytes));
   const double alike = kAlike * *std::min_element(us.begin(), us.end());
-  // Of plans that are alike, copies come before fetches, whose price differs most from system to system.
+  // A copying plan is preferred to a fetching one that is alike: the price of fetches differs most between systems.
   const auto preference = [&](std::size_t i) {
     return std::tuple(ways[i].config.cma, Pieces(ways[i], cost_model, block), us[i]);
   };

@@ -81,9 +81,8 @@ void Communicator::SetUp(Deadline deadline) {
   tuning.bulk_capacity = fabric_->layout().bulk_capacity();
   tuning.cma = fabric_->cma();
   if (fabric_->cma_forced()) tuning.forced.cma = true;
-  tuning.stream_bytes = options_.settings.stream_bytes != 0
-                            ? static_cast<std::size_t>(options_.settings.stream_bytes)
-                            : detect::CacheShareBytes(detect::LastLevelCacheBytes(), agreement_.cores);
+  tuning.stream_bytes = options_.settings.stream_bytes != 0 ? static_cast<std::size_t>(options_.settings.stream_bytes)
+                                                            : detect::CacheShareBytes(agreement_.cores);
   tuning.deterministic = options_.settings.deterministic;
   tuning.forced.channels = options_.settings.channels;
   tuning.forced.chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);

@@ -208,8 +208,8 @@ cost_model::TuningContext HostConditions(int nranks) {
   tuning.threads = 1;
   tuning.bulk_capacity = ring::Layout(nranks, plan::kMinChannels + 1).bulk_capacity();
   tuning.cma = shm::MayReadProcesses();
-  tuning.stream_bytes = detect::CacheShareBytes(
-      detect::LastLevelCacheBytes(), std::min(detect::CountCpus(detect::AllowedCpus()), detect::QuotaCpus()));
+  tuning.stream_bytes =
+      detect::CacheShareBytes(std::min(detect::CountCpus(detect::AllowedCpus()), detect::QuotaCpus()));
   return tuning;
 }
 

@@ -76,6 +76,8 @@ std::size_t CacheShareBytes(std::size_t reported, int cores) {
   return std::min(reported, static_cast<std::size_t>(std::max(1, cores)) * kMostCacheOfACore);
 }
 
+std::size_t CacheShareBytes(int cores) { return CacheShareBytes(LastLevelCacheBytes(), cores); }
+
 bool HasFastStringCopies() {
 #if defined(__x86_64__)
   // Intel's manual, volume 2, CPUID: leaf 7, EBX bit 9 (ERMS) and EDX bit 4 (FSRM).

@@ -24,6 +24,8 @@ std::size_t LastLevelCacheBytes();
 // The part of a last-level cache of `reported` bytes that `cores` cores can count on. A virtual machine reports the whole
 // cache of a processor that it shares with others: 260 MiB beside two cores.
 std::size_t CacheShareBytes(std::size_t reported, int cores);
+// The same for this machine's last-level cache.
+std::size_t CacheShareBytes(int cores);
 // Whether `rep movsb`, by which Linux copies between processes, is fast for any length (x86: ERMS and FSRM).
 bool HasFastStringCopies();
 // The name that topology files use for the kernel's name of an architecture: "arm64" for "aarch64".
