@@ -152,6 +152,8 @@ if [ "$(id -u)" -eq 0 ] && [ "$preset" = release ] && [ $# -eq 0 ]; then
     echo "[test] root cannot become another user here: the tests are not run as an ordinary user"
   fi
 fi
+# Tests of kernels print such a line. Without them there is none.
+grep -h '^SIMD targets tested' "build/$preset/Testing/Temporary/LastTest.log" | sort -u | sed 's/^/[test] /' || true
 [ ! -e "$failures/outputs" ] || cat "$failures/outputs"
 [ ! -e "$failures/busy" ] || echo "[test] failed beside others, passed twice alone: $(paste -sd" " "$failures/busy")"
 [ ! -e "$failures/failed" ] || echo "[test] failed: $(paste -sd" " "$failures/failed")"

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files/files.h"
+#include "executors/host/kernels/simd_target.h"
 #include "tools/commands.h"
 #include "tools/draw/drawing.h"
 #include "tools/draw/matrix.h"
@@ -104,6 +105,7 @@ void Run(const Options& options) {
   topology::CheckSearchable(system);
   const std::string title = here ? "This machine" : std::filesystem::path(options.file).stem().string();
   fmt::print("{}\n\n{}\n", title, TopologyMatrix(system, 0));
+  if (here) fmt::print("SIMD target of host reductions: {}\n", host_kernels::SimdTarget());
   PrintRails(system);
   std::vector<RingPicture> pictures;
   for (const Answer& answer : Answers(system, options.nodes)) {

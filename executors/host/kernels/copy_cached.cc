@@ -2,7 +2,7 @@
 //
 // Not the C library's memcpy: from a few KiB on it uses `rep movsb`, which on AMD Zen 3 falls to 3 GB/s when the
 // destination lies a few bytes behind the source modulo 4 KiB - as two buffers from one malloc often do.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#include "executors/host/kernels/simd_targets.h"
 
 // clang-format off: the order is Highway's
 #undef HWY_TARGET_INCLUDE

@@ -19,27 +19,13 @@
 #include "base/numbers/lowp.h"
 #include "executors/host/kernels/copy.h"
 #include "executors/host/kernels/reduce_reference.h"
-#include "executors/host/kernels/reduce_targets.h"
-// After reduce_targets.h, which selects the targets.
-#include <hwy/highway.h>
+#include "executors/host/kernels/simd_testing.h"
 
 namespace tutti::host_kernels {
 namespace {
 
-void ForceTargets(std::int64_t targets) {
-  hwy::SetSupportedTargetsForTest(targets);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
-
-std::vector<std::int64_t> Targets() {
-  ForceTargets(0);
-  return hwy::SupportedAndGeneratedTargets();
-}
-
-class ReduceTest : public testing::TestWithParam<int> {
+class ReduceTest : public OnEachTarget, public testing::WithParamInterface<int> {
  protected:
-  void TearDown() override { ForceTargets(0); }
-
   tuttiDataType_t type() const { return static_cast<tuttiDataType_t>(GetParam()); }
 };
 
@@ -260,10 +246,11 @@ void ExpectEverywhere(tuttiDataType_t type, tuttiRedOp_t op, std::vector<T> cont
     EXPECT_EQ(std::memcmp(result.data(), wanted.data(), kCount * sizeof(T)), 0)
         << hwy::TargetName(target) << " " << NameOf(op) << " got " << result[0] << " wanted " << expected;
   }
-  ForceTargets(0);
 }
 
-TEST(ReduceRules, NanPropagatesAndIsCanonical) {
+using ReduceRules = OnEachTarget;
+
+TEST_F(ReduceRules, NanPropagatesAndIsCanonical) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
   const auto negative = std::bit_cast<float>(0xffc1'2345u);
@@ -279,7 +266,7 @@ TEST(ReduceRules, NanPropagatesAndIsCanonical) {
   ExpectEverywhere<float>(tuttiFloat32, tuttiMin, {infinity, 5, -infinity}, -infinity);
 }
 
-TEST(ReduceRules, MinusZeroIsBelowZero) {
+TEST_F(ReduceRules, MinusZeroIsBelowZero) {
   for (const auto& order : {std::vector<double>{0.0, -0.0}, std::vector<double>{-0.0, 0.0}}) {
     ExpectEverywhere<double>(tuttiFloat64, tuttiMax, order, 0.0);
     ExpectEverywhere<double>(tuttiFloat64, tuttiMin, order, -0.0);
@@ -289,13 +276,13 @@ TEST(ReduceRules, MinusZeroIsBelowZero) {
   ExpectEverywhere<float>(tuttiFloat32, tuttiSum, {-0.0f, 0.0f}, 0.0f);
 }
 
-TEST(ReduceRules, OrderIsLeftToRight) {
+TEST_F(ReduceRules, OrderIsLeftToRight) {
   ExpectEverywhere<float>(tuttiFloat32, tuttiSum, {1e8f, 1, -1e8f}, 0);
   ExpectEverywhere<float>(tuttiFloat32, tuttiSum, {1e8f, -1e8f, 1}, 1);
   ExpectEverywhere<double>(tuttiFloat64, tuttiSum, {1, 1e16, -1e16, 1}, 1);
 }
 
-TEST(ReduceRules, SmallFloatsAreRoundedOnce) {
+TEST_F(ReduceRules, SmallFloatsAreRoundedOnce) {
   // 256 + 1 + 1 in bfloat16: each partial sum of 257 would be rounded back to 256.
   const std::uint16_t one = FromFloat<Bfloat16>(1);
   ExpectEverywhere<std::uint16_t>(tuttiBfloat16, tuttiSum, {FromFloat<Bfloat16>(256), one, one},
@@ -305,7 +292,7 @@ TEST(ReduceRules, SmallFloatsAreRoundedOnce) {
   ExpectEverywhere<std::uint16_t>(tuttiFloat16, tuttiSum, {big, big, FromFloat<Float16>(-60'000)}, big);
 }
 
-TEST(ReduceRules, IntegersWrap) {
+TEST_F(ReduceRules, IntegersWrap) {
   ExpectEverywhere<std::int8_t>(tuttiInt8, tuttiSum, {127, 1}, -128);
   ExpectEverywhere<std::int32_t>(tuttiInt32, tuttiSum, {std::numeric_limits<std::int32_t>::max(), 1},
                                  std::numeric_limits<std::int32_t>::min());
