@@ -22,6 +22,12 @@ if(TUTTI_PARALLEL AND TUTTI_MPI AND TUTTI_NCCL AND TARGET tutti_tool)  # the pic
                                           ${PROJECT_BINARY_DIR}/modules.tsv ${PROJECT_SOURCE_DIR})
 endif()
 
+if(NOT CMAKE_CROSSCOMPILING AND NOT TUTTI_SANITIZE)
+  # RUN_SERIAL: it compiles the library on all cores. TIMEOUT: several times what two cores take.
+  add_test(NAME arm64 COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/arm64.sh)
+  set_tests_properties(arm64 PROPERTIES SKIP_RETURN_CODE 77 LABELS slow RUN_SERIAL ON TIMEOUT 3600)
+endif()
+
 add_test(NAME configures_without
          COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/configures_without_test.sh ${PROJECT_SOURCE_DIR})
 if(NOT TUTTI_SANITIZE)

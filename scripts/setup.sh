@@ -3,21 +3,24 @@
 # packages with apt, as root or with sudo; otherwise prints which to install.
 #   scripts/setup.sh                packages to build, test and measure
 #   scripts/setup.sh --for bench    packages to build and measure
+#   scripts/setup.sh --for arm64    packages to build for ARM64 and run such programs (scripts/arm64.sh)
 #   scripts/setup.sh --list         prints the packages, one per line, and installs nothing
+#   scripts/setup.sh --libraries    prints those that a build for another processor needs for it
 set -euo pipefail
 
 # Required by every build.
-build_packages=(
-  g++ cmake ninja-build pkg-config
+build_tools=(g++ cmake ninja-build pkg-config)
+build_libraries=(
   libhwy-dev             # portable SIMD with run-time dispatch
   libfmt-dev             # messages
   libsodium-dev          # keyed MACs of the bootstrap
   libssl-dev             # AES-GCM for data between hosts
-  libhwloc-dev           # detection of processors, memory and PCI devices
   libpugixml-dev         # topology and schedule files
   libcli11-dev           # tools: command line
   nlohmann-json3-dev     # traces and results
 )
+# libhwloc-dev: detection of processors, memory and PCI devices.
+build_packages=("${build_tools[@]}" "${build_libraries[@]}" libhwloc-dev)
 # Without these, the library lacks verbs and UCX, and the bench lacks clusters and some peer libraries.
 # libucx-dev: UCX's headers, and its library, which Tutti loads only on request (docs/ucx.md).
 # iproute2: for clusters on one machine, which tests and bench use (scripts/cluster.sh). python3-venv: for the MPIs that
@@ -31,6 +34,9 @@ needed_by_tests=(libgtest-dev)
 # python3-torch and the packages after it: to build and test the PyTorch backend (interop/torch).
 test_packages=(libbenchmark-dev python3-numpy libopenblas-dev python3-torch libtorch-dev pybind11-dev python3-dev
                python3-setuptools)
+# A cross compiler and an emulator. Without these, the tests are not run on ARM64.
+arm64_packages=(g++-aarch64-linux-gnu qemu-user)
+[ "$(uname -m)" = x86_64 ] || arm64_packages=()
 # Used if present, but not installed by this script: ccache (faster builds), clang-14 (fuzz targets), clang-tidy-14,
 # abigail-tools (ABI check), librsvg2-bin (viewing plots).
 
@@ -45,16 +51,29 @@ missing_of() {
   done
 }
 
-optional_packages=("${peer_packages[@]}" "${test_packages[@]}")
+optional_packages=("${peer_packages[@]}" "${test_packages[@]}" "${arm64_packages[@]}")
 case ${1:-} in
   '') build_packages+=("${needed_by_tests[@]}") ;;
   --list)
     printf '%s\n' "${build_packages[@]}" "${needed_by_tests[@]}" "${optional_packages[@]}"
     exit 0
     ;;
+  --libraries)
+    printf '%s\n' "${build_libraries[@]}" "${needed_by_tests[@]}"
+    exit 0
+    ;;
   --for)
-    [ "${2:-}" = bench ] || { say "--for takes bench" >&2 && exit 2; }
-    optional_packages=("${peer_packages[@]}")
+    case ${2:-} in
+      bench) optional_packages=("${peer_packages[@]}") ;;
+      arm64)
+        build_packages=("${build_tools[@]}" "${arm64_packages[@]}")
+        optional_packages=()
+        ;;
+      *)
+        say "--for takes bench or arm64" >&2
+        exit 2
+        ;;
+    esac
     ;;
   *)
     say "unknown argument $1" >&2

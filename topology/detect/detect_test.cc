@@ -126,6 +126,7 @@ void AddMachine(FakeSysfs& sysfs) {
 }
 
 TEST(Detect, ReadsTheMachineFromItsParts) {
+  if (!HasHwloc()) GTEST_SKIP() << "this build has no hwloc";
   FakeSysfs sysfs;
   AddMachine(sysfs);
   const topology::System system = DetectHost(Options(sysfs));
@@ -155,6 +156,7 @@ TEST(Detect, ReadsTheMachineFromItsParts) {
 }
 
 TEST(Detect, GpuDirectNeedsItsModule) {
+  if (!HasHwloc()) GTEST_SKIP() << "this build has no hwloc";
   FakeSysfs sysfs;
   AddMachine(sysfs);
   fs::create_directories(sysfs.root() + "/module/nvidia_peermem");
@@ -165,6 +167,7 @@ TEST(Detect, GpuDirectNeedsItsModule) {
 }
 
 TEST(Detect, VirtualAndLoopbackInterfacesOnlyIfThereIsNothingElse) {
+  if (!HasHwloc()) GTEST_SKIP() << "this build has no hwloc";
   FakeSysfs sysfs;
   sysfs.AddInterface("virtual/net/lo", "", "unknown", "772");
   EXPECT_EQ(Names(DetectHost(Options(sysfs)), topology::DeviceKind::nic), (std::vector<std::string>{"lo"}));

@@ -84,7 +84,9 @@ Segment Segment::Reserve(std::size_t bytes) {
 }
 
 void Segment::Populate(const std::byte* begin, std::size_t bytes) {
-  const auto page = reinterpret_cast<std::uintptr_t>(begin) & ~(std::uintptr_t{4096} - 1);
+  // Some kernels for ARM have pages of 16 or 64 KiB, and refuse an address inside of one.
+  const auto page_bytes = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto page = reinterpret_cast<std::uintptr_t>(begin) & ~(page_bytes - 1);
   const auto end = reinterpret_cast<std::uintptr_t>(begin) + bytes;
   // Without MADV_POPULATE_WRITE (Linux < 5.14) the faults simply come later.
   madvise(reinterpret_cast<void*>(page), end - page, MADV_POPULATE_WRITE);

@@ -61,6 +61,8 @@ bool ZeroCopySends::Reap(const net::Socket& socket, int peer, progress::NetworkT
     message.msg_control = control.data();
     message.msg_controllen = control.size();
     if (recvmsg(socket.fd(), &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) break;
+    // Every report has this flag. qemu-user returns 0 from an empty queue, without it.
+    if ((message.msg_flags & MSG_ERRQUEUE) == 0) break;
     for (auto* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
       sock_extended_err news;
       if (header->cmsg_len < CMSG_LEN(sizeof news)) continue;

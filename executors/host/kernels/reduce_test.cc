@@ -7,6 +7,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -72,12 +73,26 @@ TEST_P(ReduceTest, EveryCountSourceCountAndOp) {
   }
 }
 
+#if defined(__SSE2__) || defined(__aarch64__)
+// The register with a thread's floating-point modes, and the bits that flush subnormals: those read, those written.
 #if defined(__SSE2__)
+constexpr std::array<std::uint64_t, 2> kFlushing = {0x40, 0x8000};
+std::uint64_t Modes() { return _mm_getcsr(); }
+void SetModes(std::uint64_t modes) { _mm_setcsr(static_cast<unsigned>(modes)); }
+#else  // both at once; and those of 16-bit floats
+constexpr std::array<std::uint64_t, 2> kFlushing = {1 << 24, 1 << 19};
+std::uint64_t Modes() {
+  std::uint64_t modes;
+  asm volatile("mrs %0, fpcr" : "=r"(modes));
+  return modes;
+}
+void SetModes(std::uint64_t modes) { asm volatile("msr fpcr, %0" : : "r"(modes) : "memory"); }
+#endif
+
 // A thread that takes denormals for zeros (as programs built with -ffast-math do) compares two of them as equal. Their
 // minimum and maximum must still be one of the elements, or a zero.
 TEST_P(ReduceTest, ExtremesOfSubnormalsAreOnesThatWereContributed) {
   if (!IsFloat(type())) GTEST_SKIP() << "floats only";
-  constexpr unsigned kDenormalsAreZeros = 0x40, kFlushToZero = 0x8000;
   constexpr std::size_t kCount = 67;
   const std::size_t size = SizeOf(type());
   std::vector<std::vector<std::byte>> contributions(3, std::vector<std::byte>(kCount * size));
@@ -105,12 +120,12 @@ TEST_P(ReduceTest, ExtremesOfSubnormalsAreOnesThatWereContributed) {
       const ReduceFunction reduce = SelectReduce(type(), op);
       std::vector<std::byte> result(kCount * size);
       void* const pointer = result.data();
-      const auto before = _mm_getcsr();
-      for (const unsigned modes : {0U, kDenormalsAreZeros, kFlushToZero, kDenormalsAreZeros | kFlushToZero}) {
-        _mm_setcsr(before | modes);
+      const auto before = Modes();
+      for (const std::uint64_t modes : {std::uint64_t{0}, kFlushing[0], kFlushing[1], kFlushing[0] | kFlushing[1]}) {
+        SetModes(before | modes);
         reduce(CallFor(sources, &pointer, 1, kCount));
         const auto expected = Reference(type(), op, sources, kCount);
-        _mm_setcsr(before);
+        SetModes(before);
         for (std::size_t i = 0; i < kCount; ++i) {
           const auto* const got = result.data() + i * size;
           bool known = false;
