@@ -39,12 +39,14 @@ namespace tutti::host {
 
 void WakeAll(shm::Fabric& fabric);
 
-inline void WakeSleepers(shm::Fabric& fabric) {
+// `sleepers`: fabric.sleepers(), which a caller in a hurry keeps at hand.
+inline void WakeSleepers(shm::Fabric& fabric, const std::atomic<std::uint32_t>& sleepers) {
   // Keeps the compiler from moving the load before the publishing stores; the sleeper's membarrier binds the processor.
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  if (fabric.sleepers().load(std::memory_order_relaxed) != 0) [[unlikely]]
+  if (sleepers.load(std::memory_order_relaxed) != 0) [[unlikely]]
     WakeAll(fabric);
 }
+inline void WakeSleepers(shm::Fabric& fabric) { WakeSleepers(fabric, fabric.sleepers()); }
 
 class Sleeper {
  public:

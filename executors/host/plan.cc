@@ -91,19 +91,24 @@ void Plan::Bind(const schedule::Channel& channel, int index, shm::Fabric& fabric
   for (std::size_t l = 0; l < channel.lanes.size(); ++l) {
     const auto& lane = channel.lanes[l];
     BoundLane bound_lane;
+    bound_lane.steps.reserve(lane.steps.size());
+    std::size_t operand_count = 0;
+    for (const auto& step : lane.steps) operand_count += step.reads.size() + step.writes.size();
+    auto& operands = operands_.emplace_back();
+    operands.reserve(operand_count);  // steps point to them
     for (std::size_t s = 0; s < lane.steps.size(); ++s) {
       const auto& step = lane.steps[s];
       const std::size_t bytes = binding_.BytesOf(step, index);
-      auto operands = std::make_unique<std::vector<BoundOperand>>();
-      for (const auto& read : step.reads) operands->push_back(BindOperand(read, false, index, fabric, fabric_channel));
-      for (const auto& write : step.writes)
-        operands->push_back(BindOperand(write, true, index, fabric, fabric_channel));
+      const std::size_t first = operands.size();
+      for (const auto& read : step.reads) operands.push_back(BindOperand(read, false, index, fabric, fabric_channel));
+      for (const auto& write : step.writes) operands.push_back(BindOperand(write, true, index, fabric, fabric_channel));
 
       BoundStep bound;
       bound.bytes = bytes;
       bound.length = binding_.ChunksOf(step, index);
-      bound.reads = std::span(*operands).first(step.reads.size());
-      bound.writes = std::span(*operands).subspan(step.reads.size());
+      if (one_pass_ && bound.length == 0) continue;  // nothing waits for it: it moves nothing
+      bound.reads = std::span(operands).subspan(first, step.reads.size());
+      bound.writes = std::span(operands).subspan(first + step.reads.size());
       bound.after = schedule_.channels[static_cast<std::size_t>(index)].lanes[l].steps[s].after;
       bound.final = step.final;
       bound.arithmetic = step.reads.size() > 1;
@@ -111,7 +116,7 @@ void Plan::Bind(const schedule::Channel& channel, int index, shm::Fabric& fabric
         fetch_bytes_ = std::max(fetch_bytes_, step.reads.size() * config_.chunk_bytes);
       }
       if (const int referable = schedule::ReferableOf(step); referable >= 0) {
-        bound.referable = &(*operands)[static_cast<std::size_t>(referable)];
+        bound.referable = &operands[first + static_cast<std::size_t>(referable)];
       }
       for (const auto& write : bound.writes) {
         if (!write.is_slot) {
@@ -130,7 +135,6 @@ void Plan::Bind(const schedule::Channel& channel, int index, shm::Fabric& fabric
           bound.fills || std::ranges::any_of(bound.reads, [](const BoundOperand& read) { return read.is_slot; });
       bound_lane.chunks = std::max(bound_lane.chunks, bound.length);
       bound_lane.steps.push_back(bound);
-      operands_.push_back(std::move(operands));
     }
     bound_channel.lanes.push_back(std::move(bound_lane));
   }

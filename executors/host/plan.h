@@ -4,7 +4,6 @@
 // Thread-safety: immutable after construction, except the ring ends it points to, which the thread that runs it owns.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -69,7 +68,7 @@ class Plan {
   std::span<const BoundChannel> channels() const { return channels_; }
   host_kernels::ReduceFunction reduce() const { return reduce_; }
   int divisor() const { return divisor_; }
-  // One channel of one lane, whose steps run at most once, in slots that carry their data.
+  // One channel of one lane, whose steps run once each, in slots that carry their data.
   bool one_pass() const { return one_pass_; }
   std::size_t scratch_bytes() const { return binding_.scratch_bytes(); }  // of one channel
   // Bytes of one channel for fetching a reduction's sources that cannot be read in place. 0: they all can.
@@ -92,8 +91,8 @@ class Plan {
   int divisor_;
   bool one_pass_ = false;
   std::vector<BoundChannel> channels_;
-  // BoundStep's spans point into these.
-  std::vector<std::unique_ptr<std::vector<BoundOperand>>> operands_;
+  // Of each lane; BoundStep's spans point into these. Together, so that a small message touches few pages.
+  std::vector<std::vector<BoundOperand>> operands_;
   std::size_t fetch_bytes_ = 0;
   std::size_t footprint_ = 0;
 };

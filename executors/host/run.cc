@@ -3,7 +3,6 @@
 #include "base/numbers/datatype.h"
 #include "executors/host/doorbell.h"
 #include "executors/host/kernels/copy.h"
-#include "executors/host/run-inl.h"
 
 namespace tutti::host {
 
@@ -18,9 +17,16 @@ Run::Run(const Plan& plan, shm::Fabric& fabric, const WindowMap& windows)
     states_[c].scratch.resize(plan.scratch_bytes());
     states_[c].fetched.resize(plan.fetch_bytes());
   }
+  if (plan.one_pass()) pass_.emplace(plan, fabric);
 }
 
 void Run::Restart() {
+  const bool dense = launch_.input_strided == nullptr && launch_.output_strided == nullptr;
+  if (pass_ && dense && !launch_.scaled) {
+    StartPass(launch_.input, launch_.output, launch_.tag);
+    return;
+  }
+  passes_ = false;
   input_here_ = output_here_ = RemoteAccess{};
   if (launch_.send_in_place) {
     const auto here = [](const std::byte* buffer, const schedule::Strided* strided) {
@@ -41,7 +47,7 @@ void Run::Restart() {
 }
 
 Run::Progress Run::Advance(std::size_t first, std::size_t stride) {
-  if (plan_.one_pass()) return AdvanceOnce();
+  if (passes_) return pass_->Advance();
   const auto channels = plan_.channels();
   bool moved = false, done = true;
   for (std::size_t c = first; c < channels.size(); c += stride) {
@@ -54,10 +60,17 @@ Run::Progress Run::Advance(std::size_t first, std::size_t stride) {
 }
 
 const Fault& Run::fault(std::size_t first, std::size_t stride) const {
+  if (passes_) return pass_->fault();
   for (std::size_t c = first; c < states_.size(); c += stride) {
     if (states_[c].fault.kind != Fault::Kind::none) return states_[c].fault;
   }
   return states_[first].fault;
+}
+
+Traffic Run::traffic(std::size_t channel) const {
+  auto traffic = states_[channel].traffic;
+  if (pass_) traffic.Add(1, pass_->traffic());
+  return traffic;
 }
 
 Run::Progress Run::AdvanceChannel(ChannelState& state, const BoundChannel& bound) {
@@ -113,6 +126,68 @@ inline Run::Progress Run::AdvanceLane(ChannelState& state, const BoundChannel& c
     }
   }
   return moved ? Progress::moved : Progress::blocked;
+}
+
+// Whether all slots that the step reads have come, and all that it fills are free. Done: they have and are.
+inline Run::Outcome Run::Ready(ChannelState& state, LaneState& lane, const BoundStep& step) {
+  for (std::size_t i = lane.ready_reads; i < step.reads.size(); ++i) {
+    const auto* empty = step.reads[i].empty;
+    if (empty == nullptr) continue;
+    const auto look = empty->Look(launch_.tag);
+    if (look == ring::EmptyEnd::State::ready) continue;
+    if (look == ring::EmptyEnd::State::foreign) {
+      state.fault = {Fault::Kind::foreign, empty->peer(), 0, 0};
+      return Outcome::faulted;
+    }
+    lane.ready_reads = static_cast<std::uint16_t>(i);
+    lane.blocked_on = empty;
+    return Outcome::blocked;
+  }
+  if (step.fills) {
+    for (const auto& write : step.writes) {
+      if (write.fill != nullptr && !write.fill->HasRoom()) return Outcome::blocked;
+    }
+  }
+  lane.ready_reads = 0;
+  return Outcome::done;
+}
+
+inline std::byte* Run::Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const {
+  switch (operand.kind) {
+    // Never written through: the schedule's inputs are only read.
+    case schedule::OperandKind::input: return const_cast<std::byte*>(launch_.input) + operand.offset + done;
+    case schedule::OperandKind::output: return launch_.output + operand.offset + done;
+    default: return state.scratch.data() + operand.offset + (plan_.schedule().whole_scratch ? done : 0);
+  }
+}
+
+// Finds where a slot's data can be read. Data in another process is fetched to `fetch_to`. False: it could not be.
+inline bool Run::Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
+                        const std::byte*& source, std::byte* fetch_to) {
+  if (!operand.is_slot) {
+    source = Memory(state, operand, done);
+    return true;
+  }
+  const auto content = operand.empty->Content();
+  if (content.bytes != bytes) {
+    state.fault = {Fault::Kind::length, operand.empty->peer(), bytes, content.bytes};
+    return false;
+  }
+  if (content.kind != ring::SlotKind::value) {
+    return SourceElsewhere(state, operand, content.kind, bytes, source, fetch_to);
+  }
+  state.traffic.received[Traffic::IndexOf(operand, ring::SlotKind::value)] += bytes;
+  source = operand.empty->Data();
+  return true;
+}
+
+// Makes the slot visible, whose data or reference is written.
+inline void Run::Publish(ChannelState& state, const BoundOperand& write, ring::SlotKind kind, std::size_t bytes) {
+  auto& header = write.fill->Header();
+  header.bytes = static_cast<std::uint32_t>(bytes);
+  header.kind = kind;
+  write.fill->Publish(launch_.tag);
+  state.traffic.sent[Traffic::IndexOf(write, kind)] += bytes;
 }
 
 inline Run::Outcome Run::TryStep(ChannelState& state, const BoundChannel& channel, LaneState& lane,
@@ -253,9 +328,6 @@ Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_
   return Outcome::done;
 }
 
-template Run::Outcome Run::Execute<false>(ChannelState&, const BoundStep&, std::size_t,
-                                          std::size_t);  // for run_once.cc
-
 void Run::MoveBytes(const Move& move, std::size_t bytes) const {
   if (move.reduces) {
     plan_.reduce()({.sources = move.sources.data(),
@@ -295,22 +367,23 @@ void Run::AddWaits(std::size_t channel, std::vector<int>& ranks) const {
   const auto& state = states_[channel];
   const auto& lanes = plan_.channels()[channel].lanes;
   for (std::size_t l = 0; l < lanes.size(); ++l) {
-    const auto& lane = state.lanes[l];
-    if (lane.chunk >= lanes[l].chunks) {
+    const std::size_t step = passes_ ? pass_->position() : state.lanes[l].step;
+    const bool done = passes_ ? step == lanes[l].steps.size() : state.lanes[l].chunk >= lanes[l].chunks;
+    if (done) {
       // The lane is done. The network may not have taken its slots yet, nor readers what the slots refer to.
-      for (const auto& step : lanes[l].steps) {
-        for (const auto& write : step.writes) {
+      for (const auto& sent : lanes[l].steps) {
+        for (const auto& write : sent.writes) {
           if (write.fill == nullptr || write.peer < 0 || !(state.referred || write.by_network)) continue;
           if (!write.fill->Drained()) ranks.push_back(write.peer);
         }
       }
       continue;
     }
-    for (const auto& read : lanes[l].steps[lane.step].reads) {
+    for (const auto& read : lanes[l].steps[step].reads) {
       if (read.is_slot && read.empty->Look(launch_.tag) != ring::EmptyEnd::State::ready)
         ranks.push_back(read.empty->peer());
     }
-    for (const auto& write : lanes[l].steps[lane.step].writes) {
+    for (const auto& write : lanes[l].steps[step].writes) {
       if (write.fill != nullptr && write.peer >= 0 && !write.fill->HasRoom()) ranks.push_back(write.peer);
     }
   }

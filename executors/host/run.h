@@ -7,9 +7,12 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "algorithms/schedule/strided.h"
+#include "executors/host/outcome.h"
+#include "executors/host/pass.h"
 #include "executors/host/plan.h"
 
 namespace tutti::host {
@@ -49,29 +52,9 @@ struct Launch {
   bool send_in_place = false;
 };
 
-struct Fault {
-  // forged: a slot refers to memory in a way that the peer may not.
-  enum class Kind : std::uint8_t { none, foreign, length, unreachable, forged };
-  Kind kind = Kind::none;
-  int peer = -1;
-  std::uint64_t expected = 0;  // length: bytes
-  std::uint64_t got = 0;       // length: bytes; forged: SlotKind
-};
-
-struct Traffic {
-  // Indexed by SlotKind - value, pointer, window, cma -, or kByNetwork.
-  static constexpr std::size_t kByNetwork = 4;
-  std::array<std::uint64_t, 5> sent{};
-  std::array<std::uint64_t, 5> received{};
-
-  static std::size_t IndexOf(const BoundOperand& operand, ring::SlotKind kind) {
-    return operand.by_network ? kByNetwork : static_cast<std::size_t>(kind);
-  }
-};
-
 class Run {
  public:
-  enum class Progress : std::uint8_t { blocked, moved, done, faulted };
+  using Progress = host::Progress;
 
   // `plan` and `fabric` outlive the run; a run is reused for every call of its plan.
   Run(const Plan& plan, shm::Fabric& fabric, const WindowMap& windows);
@@ -84,9 +67,13 @@ class Run {
     bind(launch_);
     Restart();
   }
-  // The last call again, with other buffers. REQUIRES: not running; plan().one_pass(); otherwise the launch is the
-  // same.
-  void StartAgain(const std::byte* input, std::byte* output, std::uint32_t tag);
+  // Runs a call of a plan of one pass. REQUIRES: not running; plan().one_pass(); the buffers are dense, and nothing is
+  // scaled.
+  Pass& StartPass(const std::byte* input, std::byte* output, std::uint32_t tag) {
+    passes_ = true;
+    pass_->Start(input, output, tag);
+    return *pass_;
+  }
   std::size_t channels() const { return states_.size(); }
   // Advances every `stride`-th channel from `first` on, each until it is blocked. Faulted: one of them is.
   Progress Advance(std::size_t first, std::size_t stride);
@@ -94,7 +81,7 @@ class Run {
   // The fault of the first of these channels that has one; of kind `none` if none has.
   const Fault& fault(std::size_t first, std::size_t stride) const;
   // The sum over all calls so far.
-  const Traffic& traffic(std::size_t channel) const { return states_[channel].traffic; }
+  Traffic traffic(std::size_t channel) const;
   const Plan& plan() const { return plan_; }
   // Ranks that every `stride`-th channel from `first` on waits for now: for their data, or for them to take what was
   // sent. REQUIRES: no other thread advances these channels.
@@ -125,7 +112,6 @@ class Run {
   void Restart();
   Progress AdvanceChannel(ChannelState& state, const BoundChannel& bound);
   Progress AdvanceLane(ChannelState& state, const BoundChannel& channel, LaneState& lane, const BoundLane& bound);
-  Progress AdvanceOnce();
   Outcome Ready(ChannelState& state, LaneState& lane, const BoundStep& step);
   Outcome TryStep(ChannelState& state, const BoundChannel& channel, LaneState& lane, const BoundStep& step);
   // A step's sources, destinations and arithmetic.
@@ -154,7 +140,6 @@ class Run {
   // kMayRefer: the plan's slots may refer to memory.
   template <bool kMayRefer>
   Outcome Execute(ChannelState& state, const BoundStep& step, std::size_t done, std::size_t bytes);
-  Outcome ExecuteOnce(ChannelState& state, const BoundStep& step);
   void Publish(ChannelState& state, const BoundOperand& write, ring::SlotKind kind, std::size_t bytes);
   bool Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
               const std::byte*& source, std::byte* fetch_to);
@@ -172,6 +157,8 @@ class Run {
   Launch launch_;
   RemoteAccess input_here_, output_here_;  // as the network engine reaches them
   std::vector<ChannelState> states_;
+  std::optional<Pass> pass_;  // plan().one_pass()
+  bool passes_ = false;       // the run is a pass, and uses no other state
 };
 
 }  // namespace tutti::host

@@ -2,6 +2,7 @@
 #include "base/numbers/datatype.h"
 #include "src/api/arguments.h"
 #include "src/launch/group.h"
+#include "src/launch/repeat.h"
 
 namespace tutti::api {
 namespace {
@@ -10,11 +11,11 @@ namespace {
 // repetition of them can be recognised; a repetition is not checked again.
 template <typename Check>
 tuttiResult_t Call(tuttiComm* handle, tuttiStream_t stream, const plan::PlainCall* plain, Check&& check) noexcept {
+  if (plain != nullptr) {
+    if (const auto result = launch::SubmitAgain(handle, *plain, stream)) return *result;
+  }
   return launch::GuardResult(handle, [&] {
     const launch::Operating operating(handle);
-    if (plain != nullptr) {
-      if (const auto result = launch::SubmitAgain(*handle, *plain, stream)) return *result;
-    }
     const Caller caller{handle->rank.load(std::memory_order_relaxed), handle->nranks.load(std::memory_order_relaxed)};
     return launch::Submit(*handle, check(caller), stream);
   });

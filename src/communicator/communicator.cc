@@ -172,7 +172,7 @@ shm::AllGather Communicator::MakeAllGather(Cancellation cancel) {
   };
 }
 
-void Communicator::lock() {
+void Communicator::LockSlowly() {
   while (busy_.exchange(true, std::memory_order_acquire)) sched_yield();
 }
 

@@ -55,7 +55,10 @@ class Communicator {
   const Options& options() const { return options_; }
 
   // One thread at a time drives a communicator.
-  void lock();
+  void lock() {
+    if (busy_.exchange(true, std::memory_order_acquire)) [[unlikely]]
+      LockSlowly();
+  }
   void unlock() { busy_.store(false, std::memory_order_release); }
 
   // Throws tuttiInvalidArgument if the call cannot run as given: in place by a program that does not support it. Local.
@@ -71,6 +74,8 @@ class Communicator {
   // For Driver: looks for a reason to stop. `awaited`: the result of Run::WaitsFor for the operation's channels.
   std::optional<Error> Look(const Active& active, const diagnostics::Awaited& awaited,
                             std::chrono::steady_clock::duration waited);
+  // Looks for ranks whose calls differ from this rank's, or that have failed; fails the communicator if there are any.
+  std::optional<Error> Audit();
   // This rank makes no more calls. Compares its calls with those of every rank it can see; fails the communicator if
   // they differ.
   std::optional<Error> LastAudit();
@@ -159,6 +164,7 @@ class Communicator {
 
  private:
   std::unique_ptr<shrink::MembershipAgreement> MakeMembershipAgreement(const shm::Hosts& hosts);
+  void LockSlowly();
   void Stop(std::string_view what);
   void MakeDeviceContext(cost_model::TuningContext tuning, Deadline deadline);
   void DumpRecorder() const;

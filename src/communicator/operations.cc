@@ -25,27 +25,6 @@ Operations::Operations(const Parts& parts, const plan::PlanContext& context)
   received_.resize(static_cast<std::size_t>(parts.fabric.nranks()));
 }
 
-inline void Operations::Record(Active& active, std::uint64_t packed, const CallOrder& order) {
-  active.tag = ring::OperationTag(order.digest);
-  active.started = Ticks();
-  const auto algorithm = active.plan->choice.candidate.algorithm;
-  active.record = recorder_.Begin({active.sequence, active.plan->signature, packed, active.operation->count,
-                                   active.started, static_cast<std::uint64_t>(algorithm)});
-  last_plan_ = active.plan;
-  last_call_ = packed;
-  last_count_ = active.operation->count;
-  last_algorithm_.store(algorithm, std::memory_order_relaxed);
-  last_on_device_ = false;
-}
-
-inline void Operations::PublishCollective(Active& active, std::uint64_t packed) {
-  active.sequence = collectives_.Next(active.plan->signature);
-  Record(active, packed, collectives_);
-  // After the record, so that a rank that sees the number finds the record.
-  control_.started.store(active.sequence, std::memory_order_release);
-  parts_.failure_detector.history().Begin(active.sequence, collectives_.digest);
-}
-
 Active Operations::Begin(const plan::Operation& operation) {
   const auto packed = plan::PackCall(operation);
   Active active{&operation, &plans_.Find(operation, packed)};
@@ -65,24 +44,9 @@ Active Operations::Begin(const plan::Operation& operation) {
   return active;
 }
 
-Active Operations::BeginAgain(RepeatedCall& repeated, const plan::PlainCall& call) noexcept {
-  Active active{&repeated.With(call), &repeated.plan()};
-  PublishCollective(active, repeated.packed());
-  active.plan->run.StartAgain(static_cast<const std::byte*>(call.input), static_cast<std::byte*>(call.output),
-                              active.tag);
-  return active;
-}
-
-std::optional<Error> Operations::End(const Active& active) {
-  ++active.plan->operations;
-  if (!active.operation->point_to_point()) control_.completed.store(active.sequence, std::memory_order_release);
-  recorder_.End(active.record);
-  if (parts_.trace != nullptr) {
-    parts_.trace->Add(plan::PackCall(*active.operation), active.operation->count, active.sequence,
-                      active.plan->choice.candidate.algorithm, active.started, Ticks());
-  }
-  auto& failure_detector = parts_.failure_detector;
-  return failure_detector.MustAudit(*active.operation) ? failure_detector.Audit() : std::nullopt;
+void Operations::AddToTrace(const Active& active) {
+  parts_.trace->Add(plan::PackCall(*active.operation), active.operation->count, active.sequence,
+                    active.plan->choice.candidate.algorithm, active.started, Ticks());
 }
 
 void Operations::ForgetPlans() {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/clock.h"
 #include "src/communicator/repeated_call.h"
 #include "src/diagnostics/failure_detector.h"
 #include "src/diagnostics/recorder.h"
@@ -65,7 +66,11 @@ class Operations {
   Active BeginAgain(RepeatedCall& repeated, const plan::PlainCall& call) noexcept;
   // Ends an operation successfully, and counts it. From time to time checks the other ranks; returns an error if one
   // has called something else in one of the operations so far, or has failed.
-  std::optional<Error> End(const Active& active);
+  std::optional<Error> End(const Active& active) {
+    return Count(active) ? parts_.failure_detector.Audit() : std::nullopt;
+  }
+  // The first part of End. True: it is time to check the other ranks (FailureDetector::Audit).
+  bool Count(const Active& active);
 
   // Trim: if there are many. Plans are made again when they are needed. REQUIRES: nothing runs.
   void Trim() {
@@ -92,6 +97,7 @@ class Operations {
   void Record(Active& active, std::uint64_t packed, const CallOrder& order);
   // Gives a collective its number, and publishes number and record.
   void PublishCollective(Active& active, std::uint64_t packed);
+  void AddToTrace(const Active& active);
   void BindBuffers(const Active& active, host::Launch& launch);
   host::RemoteAccess RemoteAccessOf(const void* buffer, std::size_t bytes, bool cma) const;
 
@@ -111,5 +117,45 @@ class Operations {
   std::uint64_t last_call_ = 0, last_count_ = 0;
   bool last_on_device_ = false;
 };
+
+// Inline, because a repeated small call consists of these.
+
+inline void Operations::Record(Active& active, std::uint64_t packed, const CallOrder& order) {
+  active.tag = ring::OperationTag(order.digest);
+  active.started = Ticks();
+  const auto algorithm = active.plan->choice.candidate.algorithm;
+  active.record = recorder_.Begin({active.sequence, active.plan->signature, packed, active.operation->count,
+                                   active.started, static_cast<std::uint64_t>(algorithm)});
+  last_plan_ = active.plan;
+  last_call_ = packed;
+  last_count_ = active.operation->count;
+  last_algorithm_.store(algorithm, std::memory_order_relaxed);
+  last_on_device_ = false;
+}
+
+inline void Operations::PublishCollective(Active& active, std::uint64_t packed) {
+  active.sequence = collectives_.Next(active.plan->signature);
+  Record(active, packed, collectives_);
+  // After the record, so that a rank that sees the number finds the record.
+  control_.started.store(active.sequence, std::memory_order_release);
+  parts_.failure_detector.history().Begin(active.sequence, collectives_.digest);
+}
+
+inline Active Operations::BeginAgain(RepeatedCall& repeated, const plan::PlainCall& call) noexcept {
+  Active active{&repeated.With(call), &repeated.plan()};
+  PublishCollective(active, repeated.packed());
+  active.plan->run.StartPass(static_cast<const std::byte*>(call.input), static_cast<std::byte*>(call.output),
+                             active.tag);
+  return active;
+}
+
+inline bool Operations::Count(const Active& active) {
+  ++active.plan->operations;
+  if (!active.operation->point_to_point()) control_.completed.store(active.sequence, std::memory_order_release);
+  recorder_.End(active.record);
+  if (parts_.trace != nullptr) [[unlikely]]
+    AddToTrace(active);
+  return parts_.failure_detector.MustAudit(*active.operation);
+}
 
 }  // namespace tutti::comm

@@ -87,6 +87,11 @@ void Communicator::RequireSameCalls(ControlCall call, const shm::AllGather& all_
                                                                failure_detector_->Who(static_cast<int>(which)))});
 }
 
+std::optional<Error> Communicator::Audit() {
+  const auto found = failure_detector_->Audit();
+  return found ? std::optional(Fail(*found)) : std::nullopt;
+}
+
 std::optional<Error> Communicator::LastAudit() {
   if (failed()) return std::nullopt;
   if (device_failure_detector_ != nullptr) device_failure_detector_->LookNow();

@@ -10,9 +10,11 @@
 #include "src/launch/device_launcher.h"
 #include "src/launch/entries.h"
 #include "src/launch/locked_together.h"
-#include "src/memory/device_buffers.h"
 
 namespace tutti::launch {
+
+constinit thread_local int open_groups = 0;
+
 namespace {
 
 struct RunPlace {
@@ -26,10 +28,6 @@ struct Call {
   plan::Operation operation;
   RunPlace place;
 };
-
-// How many groups are open in this thread. Apart from Group, because every call looks at it: it needs no constructor,
-// and the static TLS model no call.
-[[gnu::tls_model("initial-exec")]] constinit thread_local int open_groups = 0;
 
 struct Group {
   std::vector<Call> calls;
@@ -59,13 +57,6 @@ RunPlace PlaceOf(tuttiComm& handle, const plan::Operation& operation, tuttiStrea
   }
   if (handle.blocking) return {};
   return {handle.background};
-}
-
-// True: calls on host memory and without a stream run in the calling thread, because no GPU's memory can be meant, and
-// the communicator blocks.
-bool RunsInCaller(const tuttiComm& handle) {
-  return handle.blocking && handle.communicator != nullptr && handle.communicator->device() == nullptr &&
-         !memory::CudaIsInUse();
 }
 
 // Returns the first failure, which `handle` and this thread remember.
@@ -330,15 +321,6 @@ tuttiResult_t EndGroup() {
 tuttiResult_t Submit(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream) {
   const bool usual = open_groups == 0 && stream == nullptr && !operation.point_to_point() && RunsInCaller(handle);
   return usual ? RunHere(handle, operation) : SubmitElsewhere(handle, operation, stream);
-}
-
-std::optional<tuttiResult_t> SubmitAgain(tuttiComm& handle, const plan::PlainCall& call, tuttiStream_t stream) {
-  if (open_groups != 0 || stream != nullptr || !RunsInCaller(handle)) return std::nullopt;
-  auto& communicator = *handle.communicator;
-  const std::lock_guard lock(communicator);
-  auto* const repeated = communicator.operations().Repeated(call);
-  if (repeated == nullptr || communicator.failed()) return std::nullopt;
-  return Conclude(handle, RunAgain(communicator, *repeated, call));
 }
 
 tuttiResult_t SubmitJoin(Join join) {

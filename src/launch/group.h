@@ -9,8 +9,13 @@
 #include "src/launch/handle.h"
 #include "src/launch/launcher.h"
 #include "src/launch/stream.h"
+#include "src/memory/device_buffers.h"
 
 namespace tutti::launch {
+
+// How many groups are open in this thread. Every call looks at it, so it needs no constructor, and the static TLS model
+// no call.
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local int open_groups;
 
 void StartGroup();
 // Throws tuttiInvalidUsage without a start. If this was the outermost group, runs the collected calls; returns the
@@ -29,9 +34,12 @@ void AbandonGroup(const GroupMark& mark);
 // `stream` is not a stream of this library. Returns tuttiInProgress if a non-blocking communicator took it. REQUIRES:
 // the caller is Operating.
 tuttiResult_t Submit(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream);
-// Runs the call, unchecked, if it repeats one of the communicator's latest calls and runs in the caller. nullopt: it
-// does not. REQUIRES: the caller is Operating.
-std::optional<tuttiResult_t> SubmitAgain(tuttiComm& handle, const plan::PlainCall& call, tuttiStream_t stream);
+// True: calls on host memory and without a stream run in the calling thread, because no GPU's memory can be meant, and
+// the communicator blocks.
+inline bool RunsInCaller(const tuttiComm& handle) {
+  return handle.blocking && handle.communicator != nullptr && handle.communicator->device() == nullptr &&
+         !memory::CudaIsInUse();
+}
 
 // Joins a communicator, or takes part in a join that other ranks need.
 struct Join {

@@ -154,17 +154,12 @@ std::optional<Error> RunOne(comm::Communicator& communicator, const plan::Operat
   return MustCheck(communicator, operation) ? RunOne(communicator, CheckingBarrier(), who) : std::nullopt;
 }
 
-std::optional<Error> RunAgain(comm::Communicator& communicator, comm::RepeatedCall& repeated,
-                              const plan::PlainCall& call) {
-  auto& operations = communicator.operations();
+std::optional<Error> FinishAgain(comm::Communicator& communicator, const comm::Active& active) {
   try {
-    const comm::Active active = operations.BeginAgain(repeated, call);
-    // Often the peers have come already: then there is nothing to wait for, and no wait to prepare.
-    if (Sweep(active, communicator, 0, 1) != host::Run::Progress::done) {
-      const auto failure = DriveAlone(active, communicator, host::WhoWaits::caller);
-      if (failure) return communicator.Fail(*failure);
+    if (const auto failure = DriveAlone(active, communicator, host::WhoWaits::caller)) {
+      return communicator.Fail(*failure);
     }
-    if (const auto disagreement = operations.End(active)) return communicator.Fail(*disagreement);
+    if (const auto disagreement = communicator.operations().End(active)) return communicator.Fail(*disagreement);
   } catch (const std::exception& exception) {
     return communicator.Fail(AsError(exception));
   }

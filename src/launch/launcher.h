@@ -28,10 +28,9 @@ const plan::Operation& CheckingBarrier();
 // Runs one operation in this thread. Returns the failure, if any; never throws. REQUIRES: the communicator is locked.
 std::optional<Error> RunOne(comm::Communicator& communicator, const plan::Operation& operation, host::WhoWaits who);
 
-// Runs a repeated call in this thread. Returns the failure, if any. REQUIRES: the communicator is locked and has not
-// failed; its operations have found `repeated` for `call`.
-std::optional<Error> RunAgain(comm::Communicator& communicator, comm::RepeatedCall& repeated,
-                              const plan::PlainCall& call);
+// Waits for the end of a repeated call that has begun, and ends it. Returns the failure, if any; never throws.
+// REQUIRES: the communicator is locked.
+std::optional<Error> FinishAgain(comm::Communicator& communicator, const comm::Active& active);
 
 // Runs all of them in this thread. On one communicator, collectives run in the order given, messages of one pair and
 // direction likewise; everything else runs concurrently. Messages to oneself are copied. A failing communicator ends

@@ -1,0 +1,64 @@
+#include "src/launch/repeat.h"
+
+#include <mutex>
+
+#include "src/launch/group.h"
+#include "src/launch/launcher.h"
+
+namespace tutti::launch {
+namespace {
+
+// Polls of an awaited slot before a wait begins in earnest (Driver). Of ranks that call at the same time, the later one
+// comes within the trip of a cache line or two, some 100 ns, and a poll takes some 3 ns.
+constexpr int kPromptPolls = 32;
+
+// Leaves a handle that was entered for an operation.
+class Entered {
+ public:
+  explicit Entered(tuttiComm& handle) : handle_(handle) {}
+  ~Entered() { handle_.life.LeaveOperation(); }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+
+ private:
+  tuttiComm& handle_;
+};
+
+// The rest of a call that waits long, crosses hosts, has failed, or audits the other ranks. `counted`: the operation
+// has ended, and an audit is due.
+[[gnu::noinline]] tuttiResult_t ConcludeSlowly(tuttiComm& handle, const comm::Active& active, bool counted) noexcept {
+  return GuardResult(&handle, [&] {
+    auto& communicator = *handle.communicator;
+    auto failure = counted ? communicator.Audit() : FinishAgain(communicator, active);
+    return failure ? Remember(&handle, *failure) : tuttiSuccess;
+  });
+}
+
+}  // namespace
+
+[[gnu::hot]] std::optional<tuttiResult_t> SubmitAgain(tuttiComm* handle, const plan::PlainCall& call,
+                                                      tuttiStream_t stream) noexcept {
+  if (open_groups != 0 || stream != nullptr || handle == nullptr || !handle->birthmark.OfThisProcess()) [[unlikely]]
+    return std::nullopt;
+  if (!handle->life.EnterOperation().admitted) [[unlikely]]
+    return std::nullopt;
+  const Entered entered(*handle);
+  if (!RunsInCaller(*handle)) [[unlikely]]
+    return std::nullopt;
+  auto& communicator = *handle->communicator;
+  const std::lock_guard lock(communicator);
+  auto& operations = communicator.operations();
+  auto* const repeated = operations.Repeated(call);
+  if (repeated == nullptr || communicator.failed()) return std::nullopt;
+  const auto active = operations.BeginAgain(*repeated, call);
+  auto& run = active.plan->run;
+  auto progress = run.Advance(0, 1);
+  for (int polls = 0; progress != host::Progress::done && polls < kPromptPolls; ++polls) progress = run.Advance(0, 1);
+  if (progress != host::Progress::done || communicator.network() != nullptr) [[unlikely]]
+    return ConcludeSlowly(*handle, active, false);
+  if (operations.Count(active)) [[unlikely]]
+    return ConcludeSlowly(*handle, active, true);
+  return tuttiSuccess;
+}
+
+}  // namespace tutti::launch
