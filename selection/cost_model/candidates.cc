@@ -248,6 +248,14 @@ std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningCon
   return "";
 }
 
+std::size_t TuningContext::ranks_of_a_cache() const {
+  std::size_t most = 0;
+  if (domains || !one_host) {
+    for (const auto& ranks : where.ranks_on) most = std::max(most, ranks.size());
+  }
+  return most != 0 ? most : static_cast<std::size_t>(nranks);
+}
+
 std::size_t SlotCapacity(ring::Protocol protocol, const TuningContext& tuning) {
   if (tuning.threads == 0) {
     const std::size_t known = protocol == ring::Protocol::line ? tuning.gpu_slots.line : tuning.gpu_slots.bulk;

@@ -68,12 +68,14 @@ struct TuningContext {
   int nranks = 1;
   schedule::RankLayout where = {};  // empty: one node
   bool one_host = true;             // every rank can read every post
+  // The nodes of `where` are parts of one host, each with a last-level cache of its own (topology/graph/domains.h).
+  bool domains = false;
   int max_channels = 1;
   int most_lanes = 0;  // lanes that one rank's GPU can run at the same time; 0: any number
   int threads = 1;  // that move data, on the rank with the most; 0: ranks are GPUs, with an executor for every channel
   std::size_t bulk_capacity = 0;  // bytes
   bool cma = false;               // every rank can read the memory of every other one on its host
-  // Results are stored past the caches when a host's ranks together touch more than this.
+  // Results are stored past the caches when the ranks of a last-level cache together touch more than this.
   std::size_t stream_bytes = std::numeric_limits<std::size_t>::max();
   GpuSlots gpu_slots = {};
   bool deterministic = false;
@@ -81,6 +83,8 @@ struct TuningContext {
   // All ranks' schedules of the programs (program.h) that tuttiAlgorithmProgram stands for; null: there is none.
   std::array<const std::vector<schedule::Schedule>*, schedule::kScheduledCollectives> programs = {};
 
+  // The most that share a last-level cache.
+  std::size_t ranks_of_a_cache() const;
   builders::ScheduleRequest Ask(schedule::Collective collective) const {
     return {collective, 0, nranks, 0, 1, where.node_of.empty() ? nullptr : &where, one_host};
   }

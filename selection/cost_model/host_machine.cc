@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/files/json.h"
+#include "topology/graph/link_constants.h"
 
 namespace tutti::cost_model {
 namespace {
@@ -30,6 +31,8 @@ constexpr char kCrossing[] = "crossing_bandwidth";
 constexpr char kFootprint[] = "up_to_bytes";
 constexpr char kRate[] = "GBps";
 constexpr char kLatency[] = "latency_us";
+constexpr char kDomainBandwidth[] = "domain_bandwidth_GBps";
+constexpr char kDomainLatency[] = "domain_latency_us";
 
 double Positive(const JsonValue& json, const char* key, double most) {
   const double value = json.Number(key, 0, most);
@@ -90,6 +93,10 @@ HostCosts DefaultHostCosts(int cores, const HostTraits& traits) {
   host.costs.crossing_bandwidth = {{512, 4.6},     {1 * KiB, 7.8},  {4 * KiB, 11},
                                    {16 * KiB, 17}, {512 * KiB, 20}, {kAnySize, 11}};
   host.latency = {0.1, 0.2, 0.3};
+  // A chiplet of Zen 2 and 3 writes 16 bytes a fabric clock, 23 to 29 GB/s (AMD's tuning guides for EPYC 7002 and 7003);
+  // two sockets of Ice Lake have three links of 20.8 GB/s, of which snoops take a part.
+  host.domain_bandwidth = 25;
+  host.domain_latency_us = topology::kSocketLatency;
   return host;
 }
 
@@ -106,6 +113,8 @@ std::string ToJson(const HostCosts& host) {
   json[kCores] = host.costs.cores;
   for (int protocol = 0; protocol < ring::kProtocols; ++protocol)
     json[kLatency][std::string(ring::NameOf(static_cast<ring::Protocol>(protocol)))] = host.latency[protocol];
+  json[kDomainBandwidth] = host.domain_bandwidth;
+  json[kDomainLatency] = host.domain_latency_us;
   json[kBandwidth] = ToJson(host.costs.executor_bandwidth);
   json[kCrossing] = ToJson(host.costs.crossing_bandwidth);
   return JsonText(json, 2);
@@ -113,7 +122,8 @@ std::string ToJson(const HostCosts& host) {
 
 HostCosts HostCostsFromJson(const JsonValue& json) {
   HostCosts host;
-  const Costs defaults = DefaultHostCosts(1).costs;
+  const HostCosts host_defaults = DefaultHostCosts(1);
+  const Costs& defaults = host_defaults.costs;
   host.costs.operation_us = Positive(json, kOperation, kLongestUs);
   host.costs.channel_skew_us = Positive(json, kChannelSkew, kLongestUs);
   host.costs.step_us = Positive(json, kStep, kLongestUs);
@@ -121,6 +131,8 @@ HostCosts HostCostsFromJson(const JsonValue& json) {
   host.costs.fetch_us = json.Number(kFetch, 0, kLongestUs, defaults.fetch_us);
   host.costs.fetch_page_us = json.Number(kFetchPage, 0, kLongestUs, defaults.fetch_page_us);
   host.costs.streamed_bandwidth = json.Number(kStreamed, 0, kFastestGBps, 0);
+  host.domain_bandwidth = json.Number(kDomainBandwidth, 0, kFastestGBps, host_defaults.domain_bandwidth);
+  host.domain_latency_us = json.Number(kDomainLatency, 0, kLongestUs, host_defaults.domain_latency_us);
   host.costs.yield_us = Positive(json, kYield, kLongestUs);
   host.costs.slot_us[static_cast<std::size_t>(ring::Protocol::bulk)] = Positive(json, kSlot, kLongestUs);
   host.costs.cores = static_cast<int>(json.Whole(kCores, 1, kMostCores));
@@ -159,32 +171,69 @@ NetworkCosts RdmaNetworkCosts(double bandwidth) {
   return {bandwidth, {1.5, 1.5, 2}, 0.5};
 }
 
-Machine HostMachine(const HostCosts& host, schedule::RankLayout rank_layout,
-                    const std::optional<NetworkCosts>& network) {
+namespace {
+
+std::array<double, ring::kProtocols> HalfOf(std::array<double, ring::kProtocols> latency) {
+  for (double& each : latency) each /= 2;
+  return latency;
+}
+
+// How the nodes of a machine reach each other: over two resources each, out and in, or over none.
+struct BetweenNodes {
+  std::vector<Resource> resources;
+  std::array<double, ring::kProtocols> latency;
+  bool network;
+};
+
+Machine MachineOfNodes(const HostCosts& host, Costs costs, schedule::RankLayout rank_layout,
+                       const BetweenNodes& between) {
   std::vector<NodeType> types;
   std::vector<int> type_of_node;
   const Route through_memory{{}, host.latency, false};
-  // Half of the latency on each side.
-  const auto half_of = [](std::array<double, ring::kProtocols> latency) {
-    for (double& each : latency) each /= 2;
-    return latency;
-  };
-  Costs costs = host.costs;
-  if (network) costs.message_us = network->message_us;
   for (const auto& ranks : rank_layout.ranks_on) {
     const std::size_t n = ranks.size();
     type_of_node.push_back(static_cast<int>(types.size()));
-    NodeType type{{}, std::vector<std::vector<Route>>(n, std::vector<Route>(n, through_memory)), {}, {}};
-    if (network) {
-      type.resources = {{"network out", network->bandwidth}, {"network in", network->bandwidth}};
-      type.outward.assign(n, {Route{{0}, half_of(network->latency), true}});
-      type.inward.assign(n, {Route{{1}, half_of(network->latency), true}});
-    } else {
-      type.outward = type.inward = {n, {Route{{}, half_of(host.latency), false}}};
+    NodeType type{between.resources, std::vector<std::vector<Route>>(n, std::vector<Route>(n, through_memory)), {}, {}};
+    // Half of the latency on each side.
+    Route out{{}, HalfOf(between.latency), between.network}, in = out;
+    if (!between.resources.empty()) {
+      out.resources = {0};
+      in.resources = {1};
     }
+    type.outward.assign(n, {out});
+    type.inward.assign(n, {in});
     types.push_back(std::move(type));
   }
   return {std::move(types), std::move(type_of_node), std::move(rank_layout), std::move(costs)};
+}
+
+}  // namespace
+
+schedule::RankLayout ArrangeByDomain(const topology::Domains& domains) {
+  schedule::RankLayout rank_layout = schedule::ArrangeByNode(domains.domain_of);
+  std::vector<int> ring;
+  for (const auto& ranks : rank_layout.ranks_on) ring.insert(ring.end(), ranks.begin(), ranks.end());
+  if (!std::is_sorted(ring.begin(), ring.end())) rank_layout.rings = {std::move(ring)};
+  return rank_layout;
+}
+
+Machine DomainsMachine(const HostCosts& host, schedule::RankLayout rank_layout) {
+  Costs costs = host.costs;
+  costs.cores = std::max(1, costs.cores / std::max(1, rank_layout.nodes()));
+  BetweenNodes between{
+      {{"cache out", host.domain_bandwidth}, {"cache in", host.domain_bandwidth}}, host.latency, false};
+  for (double& latency : between.latency) latency += host.domain_latency_us;
+  return MachineOfNodes(host, std::move(costs), std::move(rank_layout), between);
+}
+
+Machine HostMachine(const HostCosts& host, schedule::RankLayout rank_layout,
+                    const std::optional<NetworkCosts>& network) {
+  Costs costs = host.costs;
+  if (!network) return MachineOfNodes(host, std::move(costs), std::move(rank_layout), {{}, host.latency, false});
+  costs.message_us = network->message_us;
+  return MachineOfNodes(
+      host, std::move(costs), std::move(rank_layout),
+      {{{"network out", network->bandwidth}, {"network in", network->bandwidth}}, network->latency, true});
 }
 
 }  // namespace tutti::cost_model

@@ -10,6 +10,7 @@
 
 #include "base/files/json.h"
 #include "selection/cost_model/machine.h"
+#include "topology/graph/domains.h"
 
 namespace tutti::cost_model {
 
@@ -33,6 +34,9 @@ Processors ShareProcessors(int cores, int hosts, int ranks, int of_host);
 struct HostCosts {
   Costs costs;
   std::array<double, ring::kProtocols> latency;  // us until the reader sees the writer's flag, by Protocol
+  // Between domains of the host (topology/graph/domains.h). Not measured here: no machine with two of them was at hand.
+  double domain_bandwidth = 0;   // GB/s that one domain can send to the others, and receive from them
+  double domain_latency_us = 0;  // more than within a domain
 };
 
 // Properties of a host that the defaults follow.
@@ -56,6 +60,13 @@ NetworkCosts RdmaNetworkCosts(double bandwidth);
 std::string ToJson(const HostCosts& costs);
 HostCosts HostCostsFromJson(const std::string& text, const std::string& name);
 HostCosts HostCostsFromJson(const JsonValue& json);
+
+// A node for each domain. Rings visit the domains one after the other, in whatever order the ranks are.
+schedule::RankLayout ArrangeByDomain(const topology::Domains& domains);
+
+// One host. Each node of `rank_layout` is a domain of it, with a last-level cache of its own and an even share of the
+// cores.
+Machine DomainsMachine(const HostCosts& costs, schedule::RankLayout rank_layout);
 
 // Every node of `rank_layout` is a host with these costs. Between nodes, slots cross the same memory (virtual nodes) or
 // a network.

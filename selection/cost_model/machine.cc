@@ -26,6 +26,12 @@ Machine::Machine(std::vector<NodeType> types, std::vector<int> type_of_node, sch
     for (std::size_t i = 0; i < ranks.size(); ++i) place_[ranks[i]] = static_cast<int>(i);
     ranks_of_fullest_node_ = std::max(ranks_of_fullest_node_, ranks.size());
   }
+  for (const auto& type : types_) {
+    if (rank_layout_.nodes() == 1) break;
+    for (const auto& routes : type.outward) {
+      for (const auto& route : routes) one_host_ = one_host_ && !route.network;
+    }
+  }
   first_resource_.push_back(next);
   if (costs_.cores == 0) return;
   ranks_per_core_ = std::max(1.0, static_cast<double>(ranks_of_fullest_node_) / costs_.cores);
@@ -80,7 +86,7 @@ Route Machine::RouteOf(int from, int to, int channel) const {
   route.resources.insert(route.resources.end(), in.resources.begin(), in.resources.end());
   for (std::size_t protocol = 0; protocol < route.latency.size(); ++protocol)
     route.latency[protocol] += in.latency[protocol];
-  route.network = true;
+  route.network = route.network || in.network;
   return route;
 }
 

@@ -94,7 +94,7 @@ struct Costs {
 struct NodeType {
   std::vector<Resource> resources;
   std::vector<std::vector<Route>> local;  // [from][to]
-  // A rank's routes to and from the network: one per NIC that it may use; channel c takes number c % size.
+  // A rank's routes to and from other nodes: one per NIC that it may use; channel c takes number c % size.
   std::vector<std::vector<Route>> outward;
   std::vector<std::vector<Route>> inward;
   int nranks() const { return static_cast<int>(local.size()); }
@@ -107,6 +107,8 @@ class Machine {
   Machine(std::vector<NodeType> types, std::vector<int> type_of_node, schedule::RankLayout rank_layout, Costs costs);
 
   int nranks() const { return rank_layout_.nranks(); }
+  // No route crosses a network, whatever the number of nodes.
+  bool one_host() const { return one_host_; }
   const schedule::RankLayout& rank_layout() const { return rank_layout_; }
   const Costs& costs() const { return costs_; }
   int resources() const { return first_resource_.back(); }
@@ -129,6 +131,7 @@ class Machine {
   std::vector<int> place_;           // of a rank on its node
   schedule::RankLayout rank_layout_;
   Costs costs_;
+  bool one_host_ = true;
   std::size_t ranks_of_fullest_node_ = 0;
   double ranks_per_core_ = 1;
 };

@@ -133,13 +133,24 @@ class Builder {
 
   void CountSends() {
     for (const auto& each : filled_) {
-      if (each.reader == kEverybody) continue;
-      auto& sends = graph_.sends;
-      if (sends.empty() || sends.back().member != each.writer || sends.back().peer != each.reader) {
-        sends.push_back({each.writer, each.reader, 0, WayBetween(RankOf(each.writer), each.reader)});
+      if (each.reader != kEverybody) {
+        CountSend(each.writer, each.reader);
+        continue;
       }
-      ++sends.back().slots;
+      // A post's bytes cross to another node once: its first reader brings them into the cache of the others.
+      const auto& where = machine_.rank_layout();
+      for (int node = 0; node < where.nodes(); ++node) {
+        if (node != where.node_of[RankOf(each.writer)]) CountSend(each.writer, where.ranks_on[node].front());
+      }
     }
+  }
+
+  void CountSend(int writer, int reader) {
+    auto& sends = graph_.sends;
+    if (sends.empty() || sends.back().member != writer || sends.back().peer != reader) {
+      sends.push_back({writer, reader, 0, WayBetween(RankOf(writer), reader)});
+    }
+    ++sends.back().slots;
   }
 
   void CountRings() {

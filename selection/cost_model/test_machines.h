@@ -38,8 +38,8 @@ inline Machine SwitchedMachine(int nodes, int ranks, const Costs& costs = FreeCo
     type.resources.push_back({"network in", kNetworkBandwidth});
     auto& local = type.local.emplace_back();
     for (int j = 0; j < ranks; ++j) local.push_back({{4 * i, 4 * j + 1}, at_every_protocol(kLocalLatency)});
-    type.outward.push_back({{{4 * i + 2}, at_every_protocol(kNetworkLatency)}});
-    type.inward.push_back({{{4 * i + 3}, at_every_protocol(0)}});
+    type.outward.push_back({{{4 * i + 2}, at_every_protocol(kNetworkLatency), true}});
+    type.inward.push_back({{{4 * i + 3}, at_every_protocol(0), true}});
   }
   return Machine({type}, std::vector<int>(static_cast<std::size_t>(nodes), 0),
                  schedule::ArrangeEvenly(nodes * ranks, nodes), costs);

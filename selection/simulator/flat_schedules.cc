@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -166,14 +167,13 @@ class Flattener {
   void AddPost(const FlatLane& lane, std::uint32_t number) {
     // Ranks that share a node's cores share its memory too.
     const bool shared_memory = machine_.costs().cores > 0;
-    bool first = true;
+    std::set<int> reached;  // nodes
     for (int reader = 0; reader < machine_.nranks(); ++reader) {
       if (reader == lane.rank) continue;
       const std::uint32_t connection = ConnectionOf({lane.rank, reader, lane.channel, kPost}, number);
       flat_.operands_.push_back(connection);
-      if (rank_layout_.node_of[reader] != rank_layout_.node_of[lane.rank]) continue;
+      const bool first = reached.insert(rank_layout_.node_of[reader]).second;
       flat_.connections_[connection].rides_along = shared_memory && !first;
-      first = false;
     }
   }
 

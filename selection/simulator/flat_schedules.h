@@ -61,7 +61,7 @@ struct FlatConnection {
   std::vector<int> route = {};  // resources, of the nodes that are simulated
   double per_byte = 1;          // link bytes per data byte
   bool network = false;         // the writer does not wait for the bytes to be across
-  bool rides_along = false;     // a post in shared memory: its bytes cross with the first reader's
+  bool rides_along = false;     // a post in shared memory: its bytes cross with those for the node's first reader
 };
 
 // A reader's end.

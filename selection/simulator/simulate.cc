@@ -40,9 +40,8 @@ SimulationResult Simulate(const SimulationInput& input) {
 schedule::Schedule ScheduleOf(const cost_model::Machine& machine, const SimulatedCall& call, int rank) {
   if (call.program != nullptr) return (*call.program)[rank];
   const auto& where = machine.rank_layout();
-  const bool one_host = where.nodes() == 1;
-  return builders::Build(call.algorithm,
-                         {call.collective, rank, machine.nranks(), call.root, call.channels, &where, one_host})
+  return builders::Build(call.algorithm, {call.collective, rank, machine.nranks(), call.root, call.channels, &where,
+                                          machine.one_host()})
       .value();
 }
 

@@ -12,6 +12,7 @@
 #include "base/files/files.h"
 #include "base/log.h"
 #include "src/diagnostics/dump.h"
+#include "src/init/rank_arrangement.h"
 #include "src/init/survey.h"
 #include "src/memory/device_buffers.h"
 #include "src/plan/planning.h"
@@ -70,19 +71,15 @@ void Communicator::SetUp(Deadline deadline) {
   system_ = init::Survey(options_.settings, rank, names, MakeAllGather());
   if (rank == 0) Log(Subject::init, "{} ranks on {} cores; {}", nranks, agreement_.cores, init::Summary(system_));
   tuning.nranks = nranks;
-  tuning.one_host = hosts.count() == 1;
-  if (!tuning.one_host) {
-    tuning.where = schedule::ArrangeByNode(hosts.host_of);
-  } else if (options_.settings.virtual_nodes > 1) {
-    tuning.where = schedule::ArrangeEvenly(nranks, std::min(nranks, options_.settings.virtual_nodes));
-  }
+  init::ArrangeRanks(hosts, options_.settings, system_, agreement_.processors, rank, tuning);
   tuning.max_channels = channels;
   tuning.threads = agreement_.threads;
   tuning.bulk_capacity = fabric_->layout().bulk_capacity();
   tuning.cma = fabric_->cma();
   if (fabric_->cma_forced()) tuning.forced.cma = true;
+  const int cores_of_a_cache = agreement_.cores / (tuning.domains ? tuning.where.nodes() : 1);
   tuning.stream_bytes = options_.settings.stream_bytes != 0 ? static_cast<std::size_t>(options_.settings.stream_bytes)
-                                                            : detect::CacheShareBytes(agreement_.cores);
+                                                            : detect::CacheShareBytes(cores_of_a_cache);
   tuning.deterministic = options_.settings.deterministic;
   tuning.forced.channels = options_.settings.channels;
   tuning.forced.chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);

@@ -110,6 +110,10 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
   }
   DevicePlanContext context;
   context.tuning = setup.tuning;
+  if (context.tuning.domains) {  // of processors
+    context.tuning.domains = false;
+    context.tuning.where = {};
+  }
   context.tuning.threads = 0;
   context.tuning.programs = {};
   const bool one_host = setup.hosts->count() == 1;

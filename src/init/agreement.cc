@@ -100,6 +100,7 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
       quota = std::min(quota, theirs.quota);
       ++agreement.neighbours;
     }
+    agreement.processors.push_back(detect::ListCpus(theirs.cpus));
     agreement.threads = std::max(agreement.threads, theirs.threads);
     if (theirs.device == TUTTI_DEVICE_NONE && agreement.why_no_device.empty()) {
       agreement.why_no_device = fmt::format(

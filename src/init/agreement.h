@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/settings.h"
 #include "transports/shm/hosts.h"
@@ -12,11 +13,12 @@
 namespace tutti::init {
 
 struct Agreement {
-  int cores = 1;              // that this machine's ranks share
-  int neighbours = 0;         // number of those ranks, this one included
-  int threads = 1;            // the most of any rank
-  bool programs = false;      // rank 0 names some
-  std::string why_no_device;  // empty: every rank has one
+  std::vector<std::vector<int>> processors = {};  // by rank: those of its machine that it may run on, ascending
+  int cores = 1;                                  // that this machine's ranks share
+  int neighbours = 0;                             // number of those ranks, this one included
+  int threads = 1;                                // the most of any rank
+  bool programs = false;                          // rank 0 names some
+  std::string why_no_device;                      // empty: every rank has one
 };
 
 // Collective. `device`: this rank's, or TUTTI_DEVICE_NONE. Throws tuttiInvalidUsage, naming the setting, both values

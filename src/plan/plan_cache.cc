@@ -32,7 +32,7 @@ BoundPlan::BoundPlan(PlannedCall planned, const Operation& operation, const Plan
       plan(std::move(planned.schedule), std::move(planned.extents), planned.config, operation.type, operation.op,
            *context.fabric, planned.first_channel),
       run(plan, *context.fabric, *context.windows),
-      stream_output(plan.footprint() * static_cast<std::size_t>(context.fabric->nranks()) >
+      stream_output(plan.footprint() * context.selector->tuning().ranks_of_a_cache() >
                     context.selector->tuning().stream_bytes) {
   const auto used = BytesUsed(plan.extents());
   input_bytes = used.input;

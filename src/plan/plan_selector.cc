@@ -20,9 +20,10 @@ constexpr char kCosts[] = "costs";
 constexpr char kTable[] = "table";
 constexpr char kProgramTable[] = "program_table";
 
-// Every rank is a process of this host, or there are several hosts like it.
+// Every rank is a process of this host, or of a domain of it, or there are several hosts like it.
 cost_model::Machine MachineOf(const cost_model::HostCosts& costs, const cost_model::TuningContext& tuning,
                               const std::optional<cost_model::NetworkCosts>& network) {
+  if (tuning.domains) return cost_model::DomainsMachine(costs, tuning.where);
   if (tuning.one_host) return cost_model::HostMachine(costs, schedule::ArrangeEvenly(tuning.nranks, 1));
   return cost_model::HostMachine(costs, tuning.where, network);
 }
@@ -44,8 +45,8 @@ PlanSelector::PlanSelector(cost_model::TuningContext tuning, const Programs& pro
                            const std::optional<cost_model::NetworkCosts>& network, const Settings& settings, int rank,
                            const shm::AllGather& all_gather)
     : tuning_(std::move(tuning)), program_tuning_(programs.Among(tuning_)), network_(network) {
-  // The calibration measured one host, and additional channels for a program's connections make slots shorter.
-  const bool as_calibrated = tuning_.one_host && tuning_.max_channels <= kMinChannels;
+  // The calibration measured one domain of one host, and additional channels for a program's connections make slots shorter.
+  const bool as_calibrated = tuning_.one_host && !tuning_.domains && tuning_.max_channels <= kMinChannels;
   const auto shipped = bootstrap::FromRankZero(rank, all_gather, [&] {
     const tuner::Calibration calibration = tuner::LoadCalibration(settings.calibration, processors.of_host);
     costs_ = calibration.costs;

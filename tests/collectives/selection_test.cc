@@ -1,8 +1,13 @@
 // External inputs that decide plans: tables, calibrations, topologies and forced algorithms. Errors in them reach every
 // rank.
 #include <fmt/format.h>
+#include <sched.h>
 #include <stdlib.h>
 
+#include <filesystem>
+#include <fstream>
+
+#include "testing/collective_case.h"
 #include "testing/from_outside.h"
 
 namespace tutti::testing {
@@ -101,6 +106,89 @@ TEST(Topology, IsReadAndDumped) {
   RunRanks(
       2, [&](Rank& self) { const auto comm = self.Join(); }, options);
   EXPECT_NE(TextOf(dumped.path()).find("mlx5_7"), std::string::npos) << TextOf(dumped.path());
+}
+
+void Pin(int processor) {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  CPU_SET(processor, &mine);
+  ASSERT_EQ(sched_setaffinity(0, sizeof mine, &mine), 0);
+}
+
+void CheckMixedCases(Rank& self, tuttiComm_t comm) {
+  constexpr std::size_t kMostBytes = 100'000;
+  constexpr std::uint32_t kSeed = 7;
+  Arena arena(Arena::Kind::plain, kMostBytes);
+  for (const auto& each : MixedCases(kSeed, 60, self.size(), kMostBytes)) {
+    const auto wrong = RunCase(each, self.rank(), self.size(), comm, nullptr, arena);
+    EXPECT_EQ(wrong, "") << each.Describe() << "; " << LastOperation(comm);
+  }
+}
+
+// A topology file gives each of two processors a last-level cache of its own, and a calibration makes the way between
+// the caches slow. Two ranks are pinned to each processor.
+TEST(Domains, TwoLevelsWinByPriceBetweenCaches) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  std::vector<int> processors;
+  constexpr int kMostInFile = 32;  // one word of an affinity
+  for (int each = 0; each < kMostInFile; ++each) {
+    if (CPU_ISSET(each, &allowed)) processors.push_back(each);
+  }
+  if (processors.size() < 2) GTEST_SKIP() << "fewer than two of the first 32 processors may be used";
+  const std::uint32_t first = 1U << processors[0], second = 1U << processors[1];
+  const File topology(
+      fmt::format(R"(<system version="1"><cpu numaid="0" affinity="{:08x}" caches="{:08x};{:08x}"/></system>)",
+                  first | second, first, second));
+  const File slow(R"({"tutti_calibration": 1, "costs": {"operation_us": 0.25, "channel_skew_us": 0.2, "step_us": 0.06,
+    "yield_us": 0.9, "bulk_slot_us": 0.3, "cores": 2, "latency_us": {"line": 0.1, "inline": 0.2, "bulk": 0.3},
+    "domain_bandwidth_GBps": 0.05, "domain_latency_us": 1, "executor_bandwidth": [{"GBps": 50}], "crossing_bandwidth": [{"GBps": 20}]}})");
+  RunOptions options;
+  options.environment = {
+      {"TUTTI_TOPO_FILE", topology.path()}, {"TUTTI_CALIBRATION", slow.path()}, {"TUTTI_DEBUG", "init"}};
+  RunRanks(
+      4,
+      [&](Rank& self) {
+        Pin(processors[static_cast<std::size_t>(self.rank()) % 2]);  // neighbours in rank are apart
+        ::testing::internal::CaptureStderr();
+        const auto comm = self.Join();
+        const std::string log = ::testing::internal::GetCapturedStderr();
+        const bool told = log.find("ranks by last-level cache: 0,2 | 1,3") != std::string::npos;
+        EXPECT_EQ(told, self.rank() == 0) << log;
+        std::vector<float> data(64 * 1024, 1);
+        ASSERT_EQ(tuttiAllReduce(data.data(), data.data(), data.size(), tuttiFloat32, tuttiSum, comm, nullptr),
+                  tuttiSuccess);
+        EXPECT_NE(LastOperation(comm).find("two_level"), std::string::npos) << LastOperation(comm);
+        EXPECT_EQ(data, std::vector<float>(data.size(), 4));
+        CheckMixedCases(self, comm);
+      },
+      options);
+}
+
+// Ranks are pinned to the processors in turn, and two are on each NUMA node. The test `numa` runs this in a virtual
+// machine that has two.
+TEST(Domains, AreFoundOnAMachineWithTwoNodes) {
+  if (!std::filesystem::exists("/sys/devices/system/node/node1/cpulist")) GTEST_SKIP() << "there is one NUMA node";
+  std::vector<int> processors;  // the first of each node
+  for (const char* node : {"node0", "node1"}) {
+    int first = -1;
+    std::ifstream(fmt::format("/sys/devices/system/node/{}/cpulist", node)) >> first;
+    if (first < 0) GTEST_SKIP() << node << " has no processor";
+    processors.push_back(first);
+  }
+  RunOptions options;
+  options.environment = {{"TUTTI_DEBUG", "init"}};
+  RunRanks(
+      4,
+      [&](Rank& self) {
+        Pin(processors[static_cast<std::size_t>(self.rank()) / 2]);
+        ::testing::internal::CaptureStderr();
+        const auto comm = self.Join();
+        const std::string log = ::testing::internal::GetCapturedStderr();
+        EXPECT_EQ(log.find(": 0-1 | 2-3") != std::string::npos, self.rank() == 0) << log;
+        CheckMixedCases(self, comm);
+      },
+      options);
 }
 
 TEST(VirtualNodes, MustBeEqualOnAllRanks) {

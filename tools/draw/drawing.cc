@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/number_ranges.h"
 #include "tools/draw/host_layout.h"
 #include "tools/draw/matrix.h"
 #include "tools/draw/ring_drawing.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/number_ranges.h"
 #include "topology/graph/link_constants.h"
 #include "topology/graph/paths.h"
 #include "topology/graph/rails.h"
@@ -68,18 +69,6 @@ std::string Align(const std::vector<std::vector<std::string>>& rows) {
 }
 
 }  // namespace
-
-std::string NumberRanges(const std::vector<int>& numbers) {
-  std::string text;
-  for (std::size_t first = 0; first < numbers.size();) {
-    std::size_t last = first;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    if (!text.empty()) text += ",";
-    text += last == first ? fmt::format("{}", numbers[first]) : fmt::format("{}-{}", numbers[first], numbers[last]);
-    first = last + 1;
-  }
-  return text.empty() ? "N/A" : text;
-}
 
 int NvlinkCount(const topology::Device& gpu, double bandwidth) {
   return static_cast<int>(std::lround(bandwidth / topology::NvlinkBandwidth(gpu.sm, 1)));

@@ -19,9 +19,6 @@ namespace tutti::tools {
 // Includes the legend; ends with a newline.
 std::string TopologyMatrix(const topology::System& system, int host);
 
-// "0-3,8,10-11" for ascending numbers; "N/A" for none.
-std::string NumberRanges(const std::vector<int>& numbers);
-
 // The number of NVLinks of this GPU that add up to `bandwidth`.
 int NvlinkCount(const topology::Device& gpu, double bandwidth);
 

@@ -77,11 +77,5 @@ TEST(Matrix, WithoutGpusShowsNodes) {
   EXPECT_EQ(TopologyMatrix(topology::System{}, 0), "");
 }
 
-TEST(Matrix, Ranges) {
-  EXPECT_EQ(NumberRanges({}), "N/A");
-  EXPECT_EQ(NumberRanges({3}), "3");
-  EXPECT_EQ(NumberRanges({0, 1, 2, 3, 8, 10, 11}), "0-3,8,10-11");
-}
-
 }  // namespace
 }  // namespace tutti::tools

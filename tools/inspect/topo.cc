@@ -12,9 +12,11 @@
 #include "tools/commands.h"
 #include "tools/draw/drawing.h"
 #include "tools/draw/matrix.h"
+#include "tools/draw/processor_tree.h"
 #include "tools/inspect/topo_table.h"
 #include "topology/detect/detect.h"
 #include "topology/graph/capacity.h"
+#include "topology/graph/domains.h"
 #include "topology/graph/paths.h"
 #include "topology/graph/rails.h"
 #include "topology/search/ring_search.h"
@@ -29,6 +31,8 @@ constexpr int kMostNodes = 1'000'000;
 
 struct Options {
   std::string file;
+  std::string host;
+  int ranks = 0;
   int nodes = 1;
   std::string svg;
   std::string xml;
@@ -93,18 +97,30 @@ void PrintRails(const topology::System& system) {
   if (!rails.empty()) fmt::print("Nearest NICs: {}\n", fmt::join(rails, ", "));
 }
 
+xml::TopologyFile Found(const Options& options) {
+  if (!options.file.empty()) return xml::ReadTopologyFile(options.file);
+  if (!options.host.empty())
+    return {detect::DetectHost({.hwloc_synthetic = options.host, .sysfs = "", .nvml = ""}), {}};
+  return {detect::DetectHost(), {}};
+}
+
+std::string TitleOf(const Options& options) {
+  if (!options.file.empty()) return std::filesystem::path(options.file).stem().string();
+  return options.host.empty() ? "This machine" : options.host;
+}
+
 void Run(const Options& options) {
   if (!options.table.empty()) {
     fmt::print("{}", RingTable(options.table));
     return;
   }
-  const bool here = options.file.empty();
-  const xml::TopologyFile found =
-      here ? xml::TopologyFile{detect::DetectHost(), {}} : xml::ReadTopologyFile(options.file);
+  const bool here = options.file.empty() && options.host.empty();
+  const xml::TopologyFile found = Found(options);
   const topology::System& system = found.system;
   topology::CheckSearchable(system);
-  const std::string title = here ? "This machine" : std::filesystem::path(options.file).stem().string();
+  const std::string title = TitleOf(options);
   fmt::print("{}\n\n{}\n", title, TopologyMatrix(system, 0));
+  fmt::print("{}\n", ProcessorTree(system, 0, topology::OneProcessorEach(system, 0, options.ranks)));
   if (here) fmt::print("SIMD target of host reductions: {}\n", host_kernels::SimdTarget());
   PrintRails(system);
   std::vector<RingPicture> pictures;
@@ -130,6 +146,14 @@ void AddTopo(CLI::App& app) {
   CLI::App* topo = app.add_subcommand("topo", "show a machine's devices and links, and the rings over them");
   topo->add_option("--topo", options->file, "topology file in NCCL's XML format; default: this machine")
       ->check(CLI::ExistingFile);
+  topo->add_option("--host", options->host,
+                   "a host by hwloc's synthetic description, like \"package:2 l3:4 core:8 pu:1\"")
+      ->excludes("--topo");
+  constexpr int kMostRanks = 32'000;
+  topo->add_option(
+          "--ranks", options->ranks,
+          "also show the processors of this many ranks, if each is pinned to the next one (as tutti-bench does)")
+      ->check(CLI::Range(1, kMostRanks));
   topo->add_option("--nodes", options->nodes, "also search for rings over this many identical hosts")
       ->check(CLI::Range(1, kMostNodes));
   topo->add_flag("--rings", options->rings, "print each ring");

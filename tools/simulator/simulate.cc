@@ -100,7 +100,9 @@ struct Row {
 void PrintHeading(const Options& options, const cost_model::Machine& machine) {
   fmt::print("# tutti simulate {}: {} ranks, {} node{}, {}\n", options.what, machine.nranks(), options.target.nodes,
              options.target.nodes == 1 ? "" : "s",
-             options.target.topology.empty() ? "shared memory" : options.target.topology);
+             !options.target.host.empty()      ? options.target.host
+             : options.target.topology.empty() ? "shared memory"
+                                               : options.target.topology);
   fmt::print("# {:>12}  {:>12}  {:>8}  {:>8}  {:<20} {:>8} {:>8} {:>6}  {}\n", "size (B)", "time (us)", "algbw",
              "busbw", "algorithm", "channels", "protocol", "chunk", "nodes simulated");
 }

@@ -11,6 +11,7 @@
 #include "selection/cost_model/machine_of_system.h"
 #include "selection/tuner/explain.h"
 #include "tools/commands.h"
+#include "topology/detect/hwloc_host.h"
 #include "topology/xml/xml.h"
 
 namespace tutti::tools {
@@ -122,6 +123,32 @@ TEST(Target, IsHostsOfProcesses) {
   const Wish small{schedule::Collective::all_reduce, {tuttiAlgorithmTwoLevel}, 8};
   options.one_machine = true;
   EXPECT_GT(Fastest(TargetOf(options), small).result.duration_us, Fastest(target, small).result.duration_us);
+}
+
+// Two sockets of four caches of eight cores: the way between caches is one for all of a cache's ranks.
+TEST(Target, IsAHostOfSeveralCaches) {
+  if (!detect::HasHwloc()) GTEST_SKIP() << "this build has no hwloc";
+  TargetOptions options;
+  options.host = "package:2 [numa] l3:4 core:8 pu:1";
+  options.calibration = "none";
+  const Target target = TargetOf(options);
+  EXPECT_EQ(target.machine.nranks(), 64);
+  EXPECT_EQ(target.machine.rank_layout().nodes(), 8);
+  EXPECT_EQ(target.machine.costs().cores, 8);
+  EXPECT_TRUE(target.machine.one_host());
+  EXPECT_TRUE(ConditionsOf(target).domains);
+  EXPECT_GT(target.machine.RouteOf(0, 8, 0).latency, target.machine.RouteOf(0, 7, 0).latency);
+  // Two levels are faster than the flat algorithms where latency counts.
+  const auto us = [&](tuttiAlgorithm_t algorithm) {
+    return Fastest(target, {schedule::Collective::reduce_scatter, {algorithm}, 1024}).result.duration_us;
+  };
+  EXPECT_LT(us(tuttiAlgorithmTwoLevel), us(tuttiAlgorithmRing));
+
+  options.host = "package:1 l3:1 core:64 pu:1";
+  EXPECT_EQ(TargetOf(options).machine.rank_layout().nodes(), 1);
+  EXPECT_FALSE(ConditionsOf(TargetOf(options)).domains);
+  options.host = "sixty cores";
+  EXPECT_THROW(TargetOf(options), Error);
 }
 
 TEST(Candidates, OfAProgramMoveItsData) {

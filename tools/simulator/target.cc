@@ -9,6 +9,9 @@
 #include "selection/cost_model/machine_of_system.h"
 #include "selection/tuner/calibration.h"
 #include "tools/tuning/candidate_timer.h"
+#include "topology/detect/detect.h"
+#include "topology/detect/host.h"
+#include "topology/graph/domains.h"
 #include "topology/graph/paths.h"
 #include "topology/xml/xml.h"
 
@@ -21,6 +24,12 @@ void AddTargetOptions(CLI::App& command, TargetOptions& options) {
       ->check(CLI::Range(1, 32'000));
   command.add_option("--ranks", options.ranks, "number of ranks in total; default: one for each GPU (or core)")
       ->check(CLI::Range(1, 32'000));
+  command
+      .add_option(
+          "--host", options.host,
+          "one host by hwloc's synthetic description, \"package:2 l3:4 core:8 pu:1\"; each rank has a processor")
+      ->excludes("--topo")
+      ->excludes("--nodes");
   command.add_option("--cores", options.cores, "number of cores that ranks in shared memory have together")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -36,6 +45,16 @@ void AddTargetOptions(CLI::App& command, TargetOptions& options) {
 }
 
 namespace {
+
+Target SyntheticHost(const TargetOptions& options) {
+  const topology::System system = detect::DetectHost({.hwloc_synthetic = options.host, .sysfs = "", .nvml = ""});
+  const auto cores = topology::ProcessorsOf(system, 0);
+  const int ranks = options.ranks > 0 ? options.ranks : static_cast<int>(cores.size());
+  const auto costs = tuner::LoadCalibration(options.calibration, static_cast<int>(cores.size())).costs;
+  if (const auto domains = topology::DomainsOf(system, 0, topology::OneProcessorEach(system, 0, ranks)))
+    return {cost_model::DomainsMachine(costs, cost_model::ArrangeByDomain(*domains)), false};
+  return {cost_model::HostMachine(costs, schedule::ArrangeEvenly(ranks, 1)), false};
+}
 
 Target HostsOf(const TargetOptions& options) {
   const int ranks = options.ranks > 0 ? options.ranks : options.cores * options.nodes;
@@ -57,6 +76,7 @@ Target HostsOf(const TargetOptions& options) {
 }  // namespace
 
 Target TargetOf(const TargetOptions& options) {
+  if (!options.host.empty()) return SyntheticHost(options);
   if (options.topology.empty()) return HostsOf(options);
   if (options.ranks % options.nodes != 0) {
     Throw(tuttiInvalidArgument, "{} ranks are not the same number on each of {} nodes", options.ranks, options.nodes);
@@ -69,7 +89,9 @@ Target TargetOf(const TargetOptions& options) {
 cost_model::TuningContext ConditionsOf(const Target& target) {
   cost_model::TuningContext tuning = HostConditions(target.machine.nranks());
   tuning.where = target.machine.rank_layout();
-  tuning.one_host = target.machine.rank_layout().nodes() == 1;
+  tuning.one_host = target.machine.one_host();
+  tuning.domains = !target.gpus && tuning.one_host && tuning.where.nodes() > 1;
+  if (tuning.domains) tuning.stream_bytes = detect::CacheShareBytes(target.machine.costs().cores);
   if (!target.gpus) return tuning;
   constexpr std::size_t kLongestGpuSlot = 512 * 1024;
   tuning.max_channels = cost_model::kMostGpuChannels;

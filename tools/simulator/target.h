@@ -1,5 +1,5 @@
-// The machine that a command's options describe: processes in the shared memory of one host, on several hosts joined by
-// TCP, or hosts of GPUs from a topology.
+// The machine that a command's options describe: processes in the shared memory of one host, perhaps of several caches,
+// on several hosts joined by TCP, or hosts of GPUs from a topology.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -19,6 +19,7 @@ struct TargetOptions {
   std::string topology;  // a file; empty: shared memory
   int nodes = 1;
   int ranks = 0;             // in all; 0: one for each GPU, or core
+  std::string host;          // one, as hwloc's synthetic description; ranks are pinned to its processors in turn
   int cores = 0;             // shared by all ranks in shared memory; AddTargetOptions sets it to this host's
   double network = 10'000;   // Mbit/s, each way, of a host without a topology
   bool one_machine = false;  // such hosts are namespaces of one machine and share its cores

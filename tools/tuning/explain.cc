@@ -25,13 +25,14 @@ struct ExplainOptions {
 };
 
 std::string Describe(const TargetOptions& options, int nranks, const std::string& calibration) {
+  const auto constants = calibration.empty() ? "default constants" : "constants of " + calibration;
+  if (!options.host.empty()) return fmt::format("{} ranks on \"{}\"; {}", nranks, options.host, constants);
   if (options.topology.empty()) {
     const auto hosts = options.nodes == 1
                            ? std::string()
                            : fmt::format(" {} {} hosts at {:g} Mbit/s", options.one_machine ? "of" : "of each of",
                                          options.nodes, options.network);
-    return fmt::format("{} ranks on {} cores{}; {}", nranks, options.cores, hosts,
-                       calibration.empty() ? "default constants" : "constants of " + calibration);
+    return fmt::format("{} ranks on {} cores{}; {}", nranks, options.cores, hosts, constants);
   }
   return fmt::format("{} ranks on {} node{} of {}", nranks, options.nodes, options.nodes == 1 ? "" : "s",
                      options.topology);
@@ -46,7 +47,7 @@ void ExplainOne(const ExplainOptions& options) {
   tuner::SelectionTable table;
   tuner::Calibration calibration;
   if (!target.gpus) calibration = tuner::LoadCalibration(options.target.calibration, options.target.cores);
-  const bool measured = !target.gpus && tuning.one_host && calibration.TableFor(tuning, table);
+  const bool measured = options.target.host.empty() && !target.gpus && tuning.one_host && calibration.TableFor(tuning, table);
   if (options.size.empty()) {
     tuner.Complete(table, options.target.cores);
     fmt::print("{}", table.ToJson(tuning));

@@ -20,11 +20,7 @@ topology::HostDescription DescribeWithoutHwloc() {
   topology::CpuDescription cpu;
   utsname name{};
   if (uname(&name) == 0) cpu.arch = ArchitectureName(name.machine);
-  const CpuMask allowed = AllowedCpus();
-  constexpr std::size_t kWordBits = 64;
-  for (std::size_t core = 0; core < allowed.size() * kWordBits; ++core) {
-    if ((allowed[core / kWordBits] >> core % kWordBits & 1U) != 0) cpu.cores.push_back(static_cast<int>(core));
-  }
+  cpu.cores = ListCpus(AllowedCpus());
   return {{std::move(cpu)}, {"built without hwloc: one CPU assumed"}};
 }
 

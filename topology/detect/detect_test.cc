@@ -190,6 +190,18 @@ TEST(Detect, SyntheticCpus) {
   for (const int cpu : system.All(topology::DeviceKind::cpu)) EXPECT_EQ(system.devices[cpu].cores.size(), 8U);
   EXPECT_EQ(DetectHost(Options(sysfs, "pack:4 [numa] pu:2")).All(topology::DeviceKind::cpu).size(), 4U);
   EXPECT_THROW(DetectHost(Options(sysfs, "four packs")), Error);
+
+  const topology::System tree = DetectHost(Options(sysfs, "pack:2 [numa] l3:2 core:2 pu:1"));
+  const topology::Device& second = tree.devices[tree.All(topology::DeviceKind::cpu)[1]];
+  EXPECT_EQ(second.package, 1);
+  EXPECT_EQ(second.caches, (std::vector<std::vector<int>>{{4, 5}, {6, 7}}));
+  EXPECT_EQ(xml::ParseTopology(xml::WriteTopology(tree), "again").system, tree);
+  // A node that spans packages is in none; a cache that spans nodes is each node's own.
+  const topology::System wide = DetectHost(Options(sysfs, "pack:2 l3:1 core:2 pu:1"));
+  EXPECT_EQ(wide.devices[wide.All(topology::DeviceKind::cpu)[0]].package, -1);
+  // Nodes smaller than a package (sub-NUMA clustering) have their own cores only.
+  const topology::System shared = DetectHost(Options(sysfs, "pack:1 l3:1 group:2 [numa] core:2 pu:1"));
+  EXPECT_EQ(shared.devices[shared.All(topology::DeviceKind::cpu)[1]].caches, (std::vector<std::vector<int>>{{2, 3}}));
 }
 
 TEST(Detect, AnotherMachineFromHwlocXml) {

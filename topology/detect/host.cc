@@ -52,6 +52,15 @@ int CountCpus(const CpuMask& mask) {
   return count;
 }
 
+std::vector<int> ListCpus(const CpuMask& mask) {
+  constexpr std::size_t kWordBits = 64;
+  std::vector<int> cpus;
+  for (std::size_t cpu = 0; cpu < mask.size() * kWordBits; ++cpu) {
+    if ((mask[cpu / kWordBits] >> cpu % kWordBits & 1U) != 0) cpus.push_back(static_cast<int>(cpu));
+  }
+  return cpus;
+}
+
 int QuotaCpus() {
   // "quota period" in microseconds, or "max period" (cgroup v2).
   std::ifstream file("/sys/fs/cgroup/cpu.max");

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tutti::detect {
 
@@ -17,6 +18,7 @@ using CpuMask = std::array<std::uint64_t, 16>;  // 1,024 processors, the C libra
 
 CpuMask AllowedCpus();
 int CountCpus(const CpuMask& mask);
+std::vector<int> ListCpus(const CpuMask& mask);  // ascending
 // Whole processors in the control group's quota, at least 1; a large number without a quota.
 int QuotaCpus();
 // Bytes of the largest data cache of processor 0; a documented default where the system does not report it.

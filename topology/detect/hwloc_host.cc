@@ -28,9 +28,13 @@ using Topology = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, Destro
 Topology NewTopology() {
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) return nullptr;
-  // Packages carry the CPU's vendor and model. NUMA nodes and processors are always there.
+  // Packages carry the CPU's vendor and model. NUMA nodes and processors are always there. A cache of the third level
+  // is the last one wherever it exists; where it does not, the node's cores share none.
   hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
+  hwloc_topology_set_type_filter(topology, HWLOC_OBJ_L3CACHE, HWLOC_TYPE_FILTER_KEEP_ALL);
+  // A NUMA node that is a part of a package hangs on a group. Without it, the node would get all the package's cores.
+  hwloc_topology_set_type_filter(topology, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
   hwloc_topology_set_flags(
       topology, HWLOC_TOPOLOGY_FLAG_NO_DISTANCES | HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS | HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS);
   return Topology(topology);
@@ -51,6 +55,24 @@ hwloc_obj_t PackageOf(hwloc_topology_t topology, hwloc_obj_t node) {
   return nullptr;
 }
 
+std::vector<int> ProcessorsIn(hwloc_const_bitmap_t set) {
+  std::vector<int> processors;
+  for (int each = hwloc_bitmap_first(set); each >= 0; each = hwloc_bitmap_next(set, each)) processors.push_back(each);
+  return processors;
+}
+
+// The node's processors by cache: a cache may span several nodes.
+std::vector<std::vector<int>> CachesOf(hwloc_topology_t topology, hwloc_obj_t node) {
+  const std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)> common(hwloc_bitmap_alloc(), &hwloc_bitmap_free);
+  std::vector<std::vector<int>> caches;
+  hwloc_obj_t cache = nullptr;
+  while ((cache = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_L3CACHE, cache)) != nullptr) {
+    hwloc_bitmap_and(common.get(), cache->cpuset, node->cpuset);
+    if (!hwloc_bitmap_iszero(common.get())) caches.push_back(ProcessorsIn(common.get()));
+  }
+  return caches;
+}
+
 std::vector<topology::CpuDescription> DescribeCpus(hwloc_topology_t topology) {
   std::vector<topology::CpuDescription> cpus;
   const auto architecture = ArchitectureName(Info(hwloc_get_root_obj(topology), "Architecture"));
@@ -62,9 +84,10 @@ std::vector<topology::CpuDescription> DescribeCpus(hwloc_topology_t topology) {
     cpu.vendor = Info(package, "CPUVendor");
     cpu.family = NumberInfo(package, "CPUFamilyNumber");
     cpu.model = NumberInfo(package, "CPUModelNumber");
-    for (int core = hwloc_bitmap_first(node->cpuset); core >= 0; core = hwloc_bitmap_next(node->cpuset, core)) {
-      cpu.cores.push_back(core);
-    }
+    if (package != nullptr && hwloc_bitmap_isincluded(node->cpuset, package->cpuset) != 0)
+      cpu.package = static_cast<int>(package->logical_index);
+    cpu.cores = ProcessorsIn(node->cpuset);
+    cpu.caches = CachesOf(topology, node);
     cpus.push_back(std::move(cpu));
   }
   return cpus;

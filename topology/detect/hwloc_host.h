@@ -1,9 +1,9 @@
-// CPUs and their NUMA nodes as hwloc sees them: of this machine, of a machine described in hwloc's XML (with its PCI
-// devices), or of one made up by a synthetic string.
+// CPUs, their NUMA nodes and caches as hwloc sees them: of this machine, of a machine described in hwloc's XML (with its
+// PCI devices), or of one made up by a synthetic string.
 //
 // For this machine, sysfs.h reads PCI: hwloc would read every device's configuration space, which took 4 ms a device in
-// a virtual machine. Without that, and without caches, loading takes 2 ms and opening hwloc's plugins 4 (measured on 2
-// virtual CPUs, hwloc 2.9).
+// a virtual machine. Without that, loading takes 1.4 ms, with caches or without, and opening hwloc's plugins 4 (measured
+// on 2 virtual CPUs, hwloc 2.9).
 //
 // Thread-safety: functions without state.
 #pragma once

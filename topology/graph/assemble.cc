@@ -105,7 +105,9 @@ class Assembly {
                          .vendor = cpu.vendor,
                          .family = cpu.family,
                          .model = cpu.model,
-                         .cores = cpu.cores}));
+                         .package = cpu.package,
+                         .cores = cpu.cores,
+                         .caches = cpu.caches}));
     return cpus_.back();
   }
 

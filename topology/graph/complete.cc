@@ -202,7 +202,9 @@ void CompleteFrom(HostDescription& host, const HostDescription& detected) {
     const auto real = std::find_if(detected.cpus.begin(), detected.cpus.end(),
                                    [&](const CpuDescription& candidate) { return candidate.numa == cpu.numa; });
     if (real == detected.cpus.end()) continue;
+    Fill(cpu.package, real->package, kUnknown);
     Fill(cpu.cores, real->cores, {});
+    Fill(cpu.caches, real->caches, {});
     if (!cpu.arch.empty()) continue;
     cpu.arch = real->arch;
     cpu.vendor = real->vendor;

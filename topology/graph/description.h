@@ -70,7 +70,9 @@ struct CpuDescription {
   std::string vendor = {};
   int family = 0;
   int model = 0;
+  int package = kUnknown;
   std::vector<int> cores = {};
+  std::vector<std::vector<int>> caches = {};  // as in Device
   std::vector<PciDescription> devices = {};
 };
 

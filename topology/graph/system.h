@@ -62,11 +62,14 @@ struct Device {
   std::string vendor = {};      // cpu: "GenuineIntel", "AuthenticAMD", ...
   int family = 0;               // cpu
   int model = 0;                // cpu
+  int package = -1;             // cpu: the number of the socket that it is in; -1: unknown
   std::vector<int> cores = {};  // cpu: processors that may be used, ascending
-  double speed_gbit = 0;        // nic: of the port, one direction
-  int port = 0;                 // nic
-  std::string guid = {};        // nic: ports of one card share it
-  PciSlot pci = {};             // pci_switch, gpu, nic
+  // cpu: the same by the last-level cache that they share, ascending; empty: unknown
+  std::vector<std::vector<int>> caches = {};
+  double speed_gbit = 0;  // nic: of the port, one direction
+  int port = 0;           // nic
+  std::string guid = {};  // nic: ports of one card share it
+  PciSlot pci = {};       // pci_switch, gpu, nic
 
   bool operator==(const Device&) const = default;
 };

@@ -19,7 +19,8 @@ namespace {
 // Bounds on a file's contents; each is far beyond real machines.
 constexpr int kMaxPlaces = 16'384;  // PCI places in a file
 constexpr int kMaxCpus = 256;
-constexpr int kMaxNumber = 65'535;  // of devices and NUMA nodes
+constexpr std::size_t kMaxCaches = 256;  // of a CPU
+constexpr int kMaxNumber = 65'535;       // of devices and NUMA nodes
 constexpr int kMaxRank = 1 << 24;
 constexpr int kMaxSm = 999;
 constexpr int kMaxNvlinks = 1024;  // between two devices
@@ -41,6 +42,17 @@ std::string BusId(const XmlElement& element, const char* attribute) {
     element.Refuse("<{}> has {} that is not a PCI bus id (like 0000:10:1c.0)", element.name(), attribute);
   }
   return bus_id;
+}
+
+// Empty for an empty text.
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const auto end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+  return parts;
 }
 
 // Numbers and names that must be unique on one host.
@@ -103,7 +115,9 @@ class Reader {
     cpu.vendor = element.Text("vendor");
     cpu.family = static_cast<int>(element.Integer("familyid", 0, kMax16Bits, 0));
     cpu.model = static_cast<int>(element.Integer("modelid", 0, kMax16Bits, 0));
-    cpu.cores = ReadAffinity(element);
+    cpu.package = static_cast<int>(element.Integer("package", -1, kMaxNumber, topology::kUnknown));
+    cpu.cores = ReadProcessors(element, "affinity", element.Text("affinity"));
+    cpu.caches = ReadCaches(element);
     for (const auto& child : element.children()) {
       if (child.name() == "pci") {
         cpu.devices.push_back(ReadPci(child, host));
@@ -119,31 +133,34 @@ class Reader {
   }
 
   // Words of 32 processors in hexadecimal, the highest first: "000000ff,ffff0000".
-  std::vector<int> ReadAffinity(const XmlElement& element) {
+  std::vector<int> ReadProcessors(const XmlElement& element, const char* attribute, std::string_view text) {
     constexpr int kWordBits = 32;
     constexpr std::size_t kMaxWords = 256;  // 8,192 processors, Linux's limit
     constexpr int kHex = 16;
-    std::vector<std::string_view> words;
-    std::string_view rest = element.Text("affinity");
-    while (!rest.empty()) {
-      const auto comma = rest.find(',');
-      words.push_back(rest.substr(0, comma));
-      rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
-      if (words.size() > kMaxWords) element.Refuse("affinity has more than {} words", kMaxWords);
-    }
+    const auto words = Split(text, ',');
+    if (words.size() > kMaxWords) element.Refuse("{} has more than {} words", attribute, kMaxWords);
     std::vector<int> cores;
     for (std::size_t i = 0; i < words.size(); ++i) {
-      const auto text = words[words.size() - 1 - i];
+      const auto digits = words[words.size() - 1 - i];
       std::uint32_t word = 0;
-      const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), word, kHex);
-      if (status != std::errc() || end != text.data() + text.size()) {
-        element.Refuse("affinity is not a list of 32-bit words in hexadecimal, like 000000ff,ffff0000");
+      const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), word, kHex);
+      if (status != std::errc() || end != digits.data() + digits.size()) {
+        element.Refuse("{} is not a list of 32-bit words in hexadecimal, like 000000ff,ffff0000", attribute);
       }
       for (int bit = 0; bit < kWordBits; ++bit) {
         if ((word >> bit & 1U) != 0) cores.push_back(static_cast<int>(i) * kWordBits + bit);
       }
     }
     return cores;
+  }
+
+  // "0000000f;000000f0"
+  std::vector<std::vector<int>> ReadCaches(const XmlElement& element) {
+    const auto masks = Split(element.Text("caches"), ';');
+    if (masks.size() > kMaxCaches) element.Refuse("caches has more than {} caches", kMaxCaches);
+    std::vector<std::vector<int>> caches;
+    for (const auto mask : masks) caches.push_back(ReadProcessors(element, "caches", mask));
+    return caches;
   }
 
   int ReadRank(const XmlElement& element) {

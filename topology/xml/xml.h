@@ -20,7 +20,8 @@
 //       </cpu>
 //     </system>
 //
-// Extensions that other readers ignore: cpu has `rank` where ranks are host processes.
+// Extensions that other readers ignore: cpu has `rank` where ranks are host processes, `package` (its socket), and
+// `caches`: an affinity for each last-level cache, separated by semicolons.
 //
 // Thread-safety: pure functions.
 #pragma once

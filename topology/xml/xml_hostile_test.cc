@@ -112,6 +112,9 @@ TEST(HostileTopology, AttributesAbsentTwiceOrWrong) {
   ExpectRefused("<system><cpu affinity=\"ff,xyz\"/></system>", "affinity");
   ExpectRefused("<system><cpu affinity=\"ff,1ffffffff\"/></system>", "affinity");
   ExpectRefused("<system><cpu affinity=\"" + Repeat("f,", 300) + "\"/></system>", "more than 256 words");
+  ExpectRefused("<system><cpu caches=\"f;xyz\"/></system>", "caches");
+  ExpectRefused("<system><cpu caches=\"" + Repeat("f;", 300) + "\"/></system>", "more than 256 caches");
+  ExpectRefused("<system><cpu package=\"first\"/></system>", "package");
 }
 
 TEST(HostileTopology, DevicesTwice) {

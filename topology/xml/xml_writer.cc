@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -50,7 +51,11 @@ class Writer {
     auto node = root.append_child("cpu");
     Set(node, "numaid", cpu.number);
     if (cpu.rank >= 0) Set(node, "rank", cpu.rank);
+    if (cpu.package >= 0) Set(node, "package", cpu.package);
     if (!cpu.cores.empty()) Set(node, "affinity", Affinity(cpu.cores));
+    std::vector<std::string> caches;
+    for (const auto& cache : cpu.caches) caches.push_back(Affinity(cache));
+    if (!caches.empty()) Set(node, "caches", fmt::format("{}", fmt::join(caches, ";")));
     if (!cpu.arch.empty()) Set(node, "arch", cpu.arch);
     if (!cpu.vendor.empty()) Set(node, "vendor", cpu.vendor);
     Set(node, "familyid", cpu.family);

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "transports/shm/cma.h"
 #include "transports/shm/gather_values.h"
+#include "transports/shm/memory_nodes.h"
 #include "transports/shm/process_register.h"
 
 namespace tutti::shm {
@@ -52,6 +53,7 @@ struct Fabric::Introduction {
   std::uint64_t pid_namespace;
   std::uint64_t probe_address;  // where `probe` lies in that process: reading it back proves that CMA works
   std::uint64_t probe;
+  std::int64_t memory_node;
 };
 
 Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, const AllGather& all_gather,
@@ -75,8 +77,10 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
   std::uint64_t probe;
   randombytes_buf(&probe, sizeof probe);
   const Offer offer(rank, std::make_shared<Lent>(Lent{own.segment.mapping(), own.bell}));
-  const auto all = GatherValues(all_gather, Introduction{ProcessKey(), offer.key(), getpid(), PidNamespace(),
-                                                         reinterpret_cast<std::uint64_t>(&probe), probe});
+  const auto all =
+      GatherValues(all_gather, Introduction{ProcessKey(), offer.key(), getpid(), PidNamespace(),
+                                            reinterpret_cast<std::uint64_t>(&probe), probe, OwnMemoryNode()});
+  PlaceRings(all);
   FindThisProcess(all, all_gather);
 
   const FileDescriptor pidfd = OwnPidfd();
@@ -119,6 +123,13 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
       : cma_off || all_can ? "not used"
                            : "impossible: the system forbids it, or a rank does",
       all_same_process_ ? "one process" : "several processes");
+}
+
+void Fabric::PlaceRings(const std::vector<Introduction>& all) {
+  std::vector<int> node_of(all.size(), kNoMemoryNode);
+  for (const int r : local_)
+    node_of[static_cast<std::size_t>(r)] = static_cast<int>(all[static_cast<std::size_t>(r)].memory_node);
+  PlacePages(segment(rank_), PagesByReader(layout_, rank_, node_of, static_cast<std::size_t>(sysconf(_SC_PAGESIZE))));
 }
 
 // Ranks that claim to be of this process must be in its register: a claim is not enough to share pointers.

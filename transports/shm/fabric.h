@@ -109,6 +109,7 @@ class Fabric {
 
   struct Lent;  // what this rank lends to ranks of the same process
   struct Introduction;
+  void PlaceRings(const std::vector<Introduction>& all);
   void FindThisProcess(const std::vector<Introduction>& all, const AllGather& all_gather);
   bool TakePeer(int rank, const Introduction& theirs, std::vector<FileDescriptor> descriptors, bool probe);
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Runs a program with RDMA devices, in a small virtual machine whose kernel emulates them in software (soft-RoCE).
+# Runs a program with RDMA devices and two NUMA nodes, in a small virtual machine whose kernel emulates the devices in
+# software (soft-RoCE).
 #   run-in-guest.sh PROGRAM [ARGUMENT...]
 # The guest sees this machine's files, but its writes are discarded. This script prints the program's output and exits
 # with its status. There are two devices, rxe0 (10.88.0.1) and rxe1 (10.88.0.2), at the ends of one virtual cable
-# (rnic0, rnic1). GID index 0 is the IPv6 link-local address, 1 the IPv4 address.
+# (rnic0, rnic1). GID index 0 is the IPv6 link-local address, 1 the IPv4 address. Each of the two processors is a socket
+# and a NUMA node with 1 GB.
 #   TUTTI_GUEST_SECONDS  time limit for the program (500); after that, the status is 124
 #   TUTTI_GUEST_CACHE    folder for the guest's kernel (~/.cache/tutti/rdma-guest; about 70 MB)
 # The processor is emulated, so times measured in the guest are meaningless.
@@ -151,10 +153,14 @@ echo booting >"$job/shared/state"
 # The processor is always emulated, because /dev/kvm may exist but not work. Page tables of five levels (la57) would
 # only slow it down.
 accelerator=(-accel "tcg,thread=multi" -cpu max,la57=off)
+nodes=(-smp "2,sockets=2" -m 2G)
+for i in 0 1; do
+  nodes+=(-object "memory-backend-ram,id=ram$i,size=1G" -numa "node,nodeid=$i,cpus=$i,memdev=ram$i")
+done
 mkfifo "$job/output"
 cat "$job/output" & # cat appends it to this script's output
 printer=$!
-timeout --kill-after=5 "$((seconds + boot_seconds))" qemu-system-x86_64 -M pc "${accelerator[@]}" -smp 2 -m 2G \
+timeout --kill-after=5 "$((seconds + boot_seconds))" qemu-system-x86_64 -M pc "${accelerator[@]}" "${nodes[@]}" \
   -nodefaults -display none -no-reboot -kernel "$cache/vmlinux" -initrd "$cache/initramfs" \
   -append "console=ttyS0 quiet panic=-1 nokaslr mitigations=off tsc=reliable random.trust_cpu=on" \
   -serial "file:$job/console" -device virtio-serial-pci \

@@ -1,0 +1,21 @@
+// Which ranks schedules treat as near each other.
+//
+// Thread-safety: a function without state.
+#pragma once
+
+#include <vector>
+
+#include "base/settings.h"
+#include "selection/cost_model/candidates.h"
+#include "topology/graph/system.h"
+#include "transports/shm/hosts.h"
+
+namespace tutti::init {
+
+// Sets `where`, `one_host` and `domains`. Of several hosts, each is a node; of one host, each of its domains
+// (topology/graph/domains.h), or what TUTTI_VIRTUAL_NODES pretends. `processors`: by rank, those that it may run on.
+// Rank 0 logs the domains.
+void ArrangeRanks(const shm::Hosts& hosts, const Settings& settings, const topology::System& system,
+                  const std::vector<std::vector<int>>& processors, int rank, cost_model::TuningContext& tuning);
+
+}  // namespace tutti::init
