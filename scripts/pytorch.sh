@@ -11,12 +11,10 @@ fi
 tree=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
-version=${2:+==$2}
 
-[ -x "$folder/python/bin/python" ] || "${PYTHON:-python3}" -m venv "$folder/python"
 python=$folder/python/bin/python
 # setuptools and ninja, because the backend is built outside pip's isolated environment, which would hide PyTorch.
-"$python" -m pip install -q "torch$version" numpy expecttest setuptools ninja
+"$tree/scripts/torch.sh" "$folder/python" "${2:-}" numpy expecttest setuptools ninja
 [ -e "$tree/build/release/libtutti.so" ] || (cd "$tree" && scripts/build.sh release tutti)
 TUTTI_HOME="$tree/build/release" "$python" -m pip install -q --no-build-isolation --no-deps --force-reinstall \
   "$tree/interop/torch"

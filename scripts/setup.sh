@@ -4,6 +4,7 @@
 #   scripts/setup.sh                packages to build, test and measure
 #   scripts/setup.sh --for bench    packages to build and measure
 #   scripts/setup.sh --for arm64    packages to build for ARM64 and run such programs (scripts/arm64.sh)
+#   scripts/setup.sh --for launchers    packages to start the bench by torchrun and srun (scripts/launchers.sh)
 #   scripts/setup.sh --list         prints the packages, one per line, and installs nothing
 #   scripts/setup.sh --libraries    prints those that a build for another processor needs for it
 set -euo pipefail
@@ -37,6 +38,9 @@ test_packages=(libbenchmark-dev python3-numpy libopenblas-dev python3-torch libt
 # A cross compiler and an emulator. Without these, the tests are not run on ARM64.
 arm64_packages=(g++-aarch64-linux-gnu qemu-user)
 [ "$(uname -m)" = x86_64 ] || arm64_packages=()
+# A private Slurm, and the virtual environment of PyTorch's torchrun. Without these, the bench is not started by them.
+# Without a configuration, Debian's services of Slurm do not start; that of munge does.
+launcher_packages=(slurmctld slurmd slurm-client munge python3-venv)
 # Used if present, but not installed by this script: ccache (faster builds), clang-14 (fuzz targets), clang-tidy-14,
 # abigail-tools (ABI check), librsvg2-bin (viewing plots).
 
@@ -51,7 +55,7 @@ missing_of() {
   done
 }
 
-optional_packages=("${peer_packages[@]}" "${test_packages[@]}" "${arm64_packages[@]}")
+optional_packages=("${peer_packages[@]}" "${test_packages[@]}" "${arm64_packages[@]}" "${launcher_packages[@]}")
 case ${1:-} in
   '') build_packages+=("${needed_by_tests[@]}") ;;
   --list)
@@ -69,8 +73,12 @@ case ${1:-} in
         build_packages=("${build_tools[@]}" "${arm64_packages[@]}")
         optional_packages=()
         ;;
+      launchers)
+        build_packages=("${launcher_packages[@]}")
+        optional_packages=()
+        ;;
       *)
-        say "--for takes bench or arm64" >&2
+        say "--for takes bench, arm64 or launchers" >&2
         exit 2
         ;;
     esac

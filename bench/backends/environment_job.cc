@@ -43,17 +43,37 @@ class EnvironmentJob final : public Job {
 };
 
 bool Has(const char* variable) { return std::getenv(variable) != nullptr; }
+std::string_view ValueOf(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr ? value : "";
+}
+
+// srun sets the number of tasks of its step. SLURM_NTASKS will not do: a batch script has it, and SLURM_PROCID, without
+// being a rank. An interactive shell is the only task of its step.
+bool StartedBySrun() {
+  return Has("SLURM_PROCID") && Has("SLURM_STEP_NUM_TASKS") && ValueOf("SLURM_STEP_NUM_TASKS") != "1";
+}
+
+// Otherwise an mpirun started this process, and Slurm's variables are those of the mpirun.
+bool PmiIsSruns() {
+  return StartedBySrun() && ValueOf("PMI_RANK") == ValueOf("SLURM_PROCID") &&
+         ValueOf("PMI_SIZE") == ValueOf("SLURM_STEP_NUM_TASKS");
+}
 
 }  // namespace
 
 std::unique_ptr<Job> JoinEnvironment() { return std::make_unique<EnvironmentJob>(); }
 
 std::unique_ptr<Job> JobOfEnvironment() {
-  if (Has("OMPI_COMM_WORLD_RANK") || Has("PMI_RANK")) return JoinMpi();
+  if (Has("OMPI_COMM_WORLD_RANK") || Has("PMI_RANK")) {
+    try {
+      return JoinMpi();
+    } catch (const MpiMissing&) {
+      if (!PmiIsSruns()) throw;
+    }
+  }
   const bool by_rank = Has("RANK") && Has("WORLD_SIZE");
-  const char* const tasks = std::getenv("SLURM_NTASKS");
-  const bool by_slurm = Has("SLURM_PROCID") && tasks != nullptr && std::string_view(tasks) != "1";
-  return by_rank || by_slurm ? JoinEnvironment() : nullptr;
+  return by_rank || StartedBySrun() ? JoinEnvironment() : nullptr;
 }
 
 }  // namespace tutti::bench

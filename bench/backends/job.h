@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <stdexcept>
 
 #include "tutti/tutti.h"
 
@@ -22,11 +23,18 @@ class Job {
   virtual tuttiComm_t MakeCommunicator() = 0;
 };
 
-// MPI's variables come before others': mpirun may run inside srun. Null: no launcher started this process. An
-// interactive shell under srun, which is the only task of its step, is no job.
+// MPI's variables come before others': mpirun may run inside srun. srun sets them too (--mpi=pmi2): then MPI is used if
+// it can be loaded, else Slurm's own variables. Null: no launcher started this process. A batch script and an
+// interactive shell of Slurm are no ranks, although they may have a rank's variables.
 std::unique_ptr<Job> JobOfEnvironment();
 
-// mpirun's. The MPI is loaded at run time (interop/mpi) and used only for startup.
+class MpiMissing : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// mpirun's. The MPI is loaded at run time (interop/mpi) and used only for startup. Throws MpiMissing if it cannot be
+// loaded.
 std::unique_ptr<Job> JoinMpi();
 // The job that RANK and WORLD_SIZE, or SLURM_PROCID and SLURM_NTASKS, describe (tuttiCommInitEnv).
 std::unique_ptr<Job> JoinEnvironment();

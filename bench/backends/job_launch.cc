@@ -1,6 +1,7 @@
 #include "bench/backends/job_launch.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <array>
 #include <cstdlib>
@@ -21,6 +22,25 @@ namespace tutti::bench {
 namespace {
 
 constexpr std::size_t kControlName = 512;
+// From the signal to the end: the team's last words, and time to print them.
+constexpr Milliseconds kEndsAfter = kLastWords + Milliseconds(500);
+
+// A launcher sends SIGTERM to the other ranks as soon as one has ended. With this, the process ends late enough to say
+// which rank that was, and why. It takes that other threads block SIGTERM, as libtutti's do; if an MPI has one that does
+// not, the process ends at once.
+void EndLate() {
+  sigset_t terminate;
+  ::sigemptyset(&terminate);
+  ::sigaddset(&terminate, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &terminate, nullptr);
+  std::thread([terminate] {
+    int signal = 0;
+    ::sigwait(&terminate, &signal);
+    std::this_thread::sleep_for(kEndsAfter);
+    ::pthread_sigmask(SIG_UNBLOCK, &terminate, nullptr);
+    ::raise(signal);
+  }).detach();
+}
 
 // The name by which the ranks find the bench; empty: the bench has nothing to run.
 std::string BroadcastName(Job& job, const std::string& name) {
@@ -31,14 +51,14 @@ std::string BroadcastName(Job& job, const std::string& name) {
   return text.data();
 }
 
-void ServeInJob(Job& job, const std::string& control, const CallSettings& settings) {
+EndOfService ServeInJob(Job& job, const std::string& control, const CallSettings& settings) {
   if (settings.pin) PinToCore(job.rank());
   ControlSocket socket = ControlSocket::Connect(control);
-  Serve(socket, {job.rank(), job.ranks()}, settings,
-        [&](const Place& place, const CallSettings& call, const Exchange& exchange) {
-          exchange(place.rank, place.ranks, {});
-          return WrapCommunicator(job.MakeCommunicator(), call);
-        });
+  return Serve(socket, {job.rank(), job.ranks()}, settings,
+               [&](const Place& place, const CallSettings& call, const Exchange& exchange) {
+                 exchange(place.rank, place.ranks, {});
+                 return WrapCommunicator(job.MakeCommunicator(), call);
+               });
 }
 
 int RunAsRankZero(Job& job, const Options& options) {
@@ -70,6 +90,7 @@ int RunAsRankZero(Job& job, const Options& options) {
 }  // namespace
 
 int RunInJob(Job& job, int argc, char** argv) {
+  EndLate();
   int status = EXIT_SUCCESS;
   // Every rank parses the same command line; only rank 0 reports errors in it.
   const bool is_bench = job.rank() == 0;
@@ -77,8 +98,11 @@ int RunInJob(Job& job, int argc, char** argv) {
     const std::string control = BroadcastName(job, {});
     if (control.empty()) return EXIT_SUCCESS;
     const std::optional<Options> options = ParseOptions(argc, argv, job.ranks(), &status);
-    if (options) ServeInJob(job, control, options->call);
-    return status;
+    if (!options) return status;
+    const EndOfService end = ServeInJob(job, control, options->call);
+    if (end.quit && end.error.empty()) return EXIT_SUCCESS;
+    throw std::runtime_error(
+        fmt::format("rank {}: {}", job.rank(), end.error.empty() ? "the tutti-bench of rank 0 has ended" : end.error));
   }
   const std::optional<Options> options = ParseOptions(argc, argv, job.ranks(), &status);
   if (options && CollectiveNamed(options->name)) return RunAsRankZero(job, *options);

@@ -31,7 +31,7 @@ const tuttiMpiModule_t& LoadModule() {
     if (get != nullptr && get()->version == TUTTI_MPI_MODULE_VERSION) return *get();
     reason = fmt::format("{} is from another version of tutti-bench", place);
   }
-  throw std::runtime_error(fmt::format("started by mpirun of {}, but its module cannot be loaded: {}", name, reason));
+  throw MpiMissing(fmt::format("started by mpirun of {}, but its module cannot be loaded: {}", name, reason));
 }
 
 class MpiJob final : public Job {

@@ -166,7 +166,7 @@ int RunSweep(const Options& options, std::vector<std::unique_ptr<Team>> teams) {
   probe();
   table.PrintHeader();
   std::vector<Record> records;
-  for (int cycle = 0; options.cycles == 0 || cycle < options.cycles; ++cycle) {
+  for (int cycle = 0; (options.cycles == 0 || cycle < options.cycles) && AnyAlive(teams); ++cycle) {
     Progress progress(static_cast<int>(rows.size()));
     for (const Row& row : rows) {
       if (!AnyAlive(teams)) break;

@@ -12,8 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr Milliseconds kLastWords{1500};  // after losing a rank, time for the others to report errors
-constexpr Milliseconds kFarewell{5000};   // time for a library to shut down cleanly
+constexpr Milliseconds kFarewell{5000};  // time for a library to shut down cleanly
 constexpr int kLinesOfOutput = 8;
 
 Milliseconds Until(Clock::time_point deadline) {
@@ -197,8 +196,17 @@ std::string Team::WhyGone(std::size_t rank) {
 
 void Team::Lose(const std::string& why) {
   alive_ = false;
-  sockets_.clear();
   std::string message = fmt::format("{}: {}", library_, why);
+  if (processes_.empty()) {  // the ranks of a job end themselves
+    for (ControlSocket& socket : sockets_) {
+      try {
+        socket.Send({{"do", "quit"}, {"why", message.substr(0, message.find('\n'))}});
+      } catch (const std::exception&) {
+        // This rank is gone.
+      }
+    }
+  }
+  sockets_.clear();
   for (const auto& process : processes_) {
     process->End();
     const std::string lines = process->LastLines(kLinesOfOutput);

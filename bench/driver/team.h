@@ -16,6 +16,9 @@
 
 namespace tutti::bench {
 
+// After losing a rank, the time for the others to report errors.
+inline constexpr Milliseconds kLastWords{1500};
+
 class TeamLost : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -159,7 +159,7 @@ void ServeRank(const WorkerOrders& orders, int rank) {
 
 }  // namespace
 
-void Serve(ControlSocket& socket, const Place& place, const CallSettings& settings, const LibraryMaker& make) {
+EndOfService Serve(ControlSocket& socket, const Place& place, const CallSettings& settings, const LibraryMaker& make) {
   double waited_us = 0;  // waiting for the other ranks: not the library's time
   const Exchange exchange = [&](int rank, int ranks, Blob mine) {
     const double start = NowMicroseconds(CLOCK_MONOTONIC);
@@ -181,16 +181,27 @@ void Serve(ControlSocket& socket, const Place& place, const CallSettings& settin
     throw;
   }
   Rank rank(*library, place.rank, settings);
+  EndOfService end;
   while (const std::optional<Json> request = socket.Receive()) {
-    if (request->at("do") == "quit") return;
+    end.quit = request->at("do") == "quit";
+    if (end.quit) {
+      if (end.error.empty()) end.error = request->value("why", "");
+      break;
+    }
     Json reply;
     try {
       reply = rank.Do(*request);
     } catch (const std::exception& error) {
-      reply = {{"error", error.what()}};
+      end.error = error.what();
+      reply = {{"error", end.error}};
     }
-    socket.Send(reply);
+    try {
+      socket.Send(reply);
+    } catch (const std::exception&) {
+      break;  // the bench hung up
+    }
   }
+  return end;
 }
 
 int WorkerMain(const WorkerOrders& orders) {

@@ -11,7 +11,8 @@
 //   tcp listen {}                    -> {host, port}       for a probe by
 //   tcp probe {server, client, address}                    two ranks
 //                                    -> {}, the client: TcpLimits
-//   quit                             -> none               the rank shuts its library down cleanly
+//   quit    {why}                    -> none               the rank shuts its library down cleanly; `why` only if a
+//                                                          job's team is lost
 #pragma once
 
 #include <functional>
@@ -26,8 +27,14 @@ namespace tutti::bench {
 
 using LibraryMaker = std::function<std::unique_ptr<Library>(const Place&, const CallSettings&, const Exchange&)>;
 
+// Why a rank stopped serving.
+struct EndOfService {
+  bool quit = false;  // the bench said so; else it hung up
+  std::string error;  // of the last request that failed, else of the team; "" if nothing failed
+};
+
 // Serves until quit or hang-up. Throws what `make` throws.
-void Serve(ControlSocket& socket, const Place& place, const CallSettings& settings, const LibraryMaker& make);
+EndOfService Serve(ControlSocket& socket, const Place& place, const CallSettings& settings, const LibraryMaker& make);
 
 // The data that a process needs to become a rank. One environment variable carries it.
 struct WorkerOrders {
