@@ -25,14 +25,14 @@ endif()
 if(NOT CMAKE_CROSSCOMPILING AND NOT TUTTI_SANITIZE)
   # RUN_SERIAL: it compiles the library on all cores. TIMEOUT: several times what two cores take.
   add_test(NAME arm64 COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/arm64.sh)
-  set_tests_properties(arm64 PROPERTIES SKIP_RETURN_CODE 77 LABELS slow RUN_SERIAL ON TIMEOUT 3600)
+  set_tests_properties(arm64 PROPERTIES SKIP_RETURN_CODE 77 LABELS "slow;long" RUN_SERIAL ON TIMEOUT 3600)
 endif()
 
 if(TARGET tutti-bench AND NOT CMAKE_CROSSCOMPILING AND NOT TUTTI_SANITIZE)
   # PROCESSORS: up to four ranks. TIMEOUT: PyTorch is several GB to fetch.
   add_test(NAME launchers COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/launchers.sh
                                   --bench $<TARGET_FILE:tutti-bench>)
-  set_tests_properties(launchers PROPERTIES SKIP_RETURN_CODE 77 LABELS slow PROCESSORS 2 TIMEOUT 3600)
+  set_tests_properties(launchers PROPERTIES SKIP_RETURN_CODE 77 LABELS "slow;long" PROCESSORS 2 TIMEOUT 3600)
 endif()
 
 add_test(NAME configures_without

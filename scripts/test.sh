@@ -2,6 +2,7 @@
 # Runs all checks on a fresh checkout: installs missing packages, builds Release and runs the tests.
 #   scripts/test.sh                       all tests, and each fuzz target for seconds if clang-14 is installed
 #   scripts/test.sh --quick               without fuzzing and without the tests labelled "slow"
+#   scripts/test.sh --no-long             without those labelled "long", which build or fetch something large of their own
 #   scripts/test.sh --sanitize asan       under a sanitizer: asan, ubsan or tsan
 #   scripts/test.sh ... -- CTEST-ARGS     e.g. -- -R watch
 # If run by root, it then repeats the quick tests as an ordinary user, with 1,024 descriptors, 64 KiB of locked memory,
@@ -17,9 +18,11 @@ usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 
 preset=release
 quick=
+no_long=
 while [ $# -gt 0 ]; do
   case $1 in
     --quick) quick=yes ;;
+    --no-long) no_long=yes ;;
     --sanitize)
       case ${2:-} in
         asan | ubsan | tsan) preset=$2 ;;
@@ -110,6 +113,7 @@ fuzzed=$SECONDS
 jobs=$(($(nproc) * 3 / 2))
 [ "$jobs" -gt 1 ] || jobs=2
 selection=()
+[ -z "$no_long" ] || selection=(--label-exclude long)
 [ -z "$quick" ] || selection=(--label-exclude slow)
 echo "[test] ctest --preset $preset ${selection[*]} $*"
 run_tests "$preset" env --parallel "$jobs" "${selection[@]}" "$@" || status=$?
