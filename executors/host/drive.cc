@@ -54,14 +54,18 @@ WaitPolicy ChooseWaitPolicy(std::string_view mode, int ranks, int cores, WhoWait
   return {enough ? kSpin : microseconds(0), beside && !enough ? kPatienceBeside : kPatience, check_every};
 }
 
+void Driver::Yield() {
+  ++counts_.yields;
+  sched_yield();
+}
+
 bool Driver::Poll() {
   if (phase_ == Phase::spin) {
     ++counts_.spins;
     Pause();
     return polls_ % kSpinsPerLook != 0;
   }
-  ++counts_.yields;
-  sched_yield();
+  Yield();
   return polls_ % kYieldsPerLook != 0;
 }
 

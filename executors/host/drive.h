@@ -62,6 +62,21 @@ class Driver {
     }
   }
 
+  // The beginning of a wait that is probably short, with neither a clock nor checks: where ranks share cores, calls
+  // sweep() after each of a few yields, until it returns done or faulted; elsewhere does nothing. sweep() should poll
+  // for as long as a peer on another core takes. The result is sweep()'s last; blocked: Drive() has to go on.
+  template <typename Sweep>
+  Run::Progress YieldPromptly(Sweep&& sweep) {
+    auto progress = Run::Progress::blocked;
+    if (first_phase() != Phase::yield) return progress;
+    for (int turn = 0; turn < kPromptYields; ++turn) {
+      Yield();
+      progress = sweep();
+      if (progress == Run::Progress::done || progress == Run::Progress::faulted) break;
+    }
+    return progress;
+  }
+
   const WaitCounts& counts() const { return counts_; }
   // Applies from the next wait on.
   void Use(const WaitPolicy& policy) { policy_ = policy; }
@@ -99,11 +114,14 @@ class Driver {
     }
     return !TimeToCheck() || check(checked_ - since_);
   }
+  void Yield();
   bool Poll();  // true: not yet time to look at the clock
   void Nap();
   bool TimeToCheck();  // looks at the clock, and grows more patient
   void OfferCore(Clock::time_point now);
 
+  // Ranks that share a core come within two yields of each other; this leaves room for other threads on it.
+  static constexpr int kPromptYields = 16;
   // A sleeper is rung for progress; this is how soon it sees abort, timeout or a dead peer.
   static constexpr std::chrono::microseconds kLongestSleep{50'000};
 

@@ -32,8 +32,10 @@ Active Operations::Begin(const plan::Operation& operation) {
     auto& orders = operation.collective == schedule::Collective::send ? sent_ : received_;
     auto& order = orders[static_cast<std::size_t>(operation.root)];
     active.sequence = order.Next(active.plan->signature);
-    Record(active, packed, order);
+    active.tag = ring::OperationTag(order.digest);
+    Record(active, packed);
   } else {
+    NumberCollective(active);
     PublishCollective(active, packed);
     const bool barrier = operation.collective == schedule::Collective::barrier;
     if (keeps_calls_ && active.plan->plan.one_pass() && operation.plain() && !operation.scaled && !barrier) {

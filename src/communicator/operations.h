@@ -62,15 +62,20 @@ class Operations {
   // The earlier call that this one repeats, perhaps with other buffers, which are valid. Null where this cannot be seen
   // quickly.
   RepeatedCall* Repeated(const plan::PlainCall& call) { return repeated_.Find(call); }
-  // Begins that operation again. The result is good until the next operation begins. REQUIRES: Repeated(call) found it.
+  // Begins that operation again. The result is good until the next operation begins. The call is not published yet, so
+  // that its first slots can be filled before: while they travel, the caller publishes it by Publish(). REQUIRES:
+  // Repeated(call) found it.
   Active BeginAgain(RepeatedCall& repeated, const plan::PlainCall& call) noexcept;
+  // REQUIRES: `active` is BeginAgain(repeated, ...), and this rank has waited for no other since.
+  void Publish(Active& active, const RepeatedCall& repeated) noexcept { PublishCollective(active, repeated.packed()); }
   // Ends an operation successfully, and counts it. From time to time checks the other ranks; returns an error if one
   // has called something else in one of the operations so far, or has failed.
   std::optional<Error> End(const Active& active) {
-    return Count(active) ? parts_.failure_detector.Audit() : std::nullopt;
+    return Count(active, Ticks()) ? parts_.failure_detector.Audit() : std::nullopt;
   }
-  // The first part of End. True: it is time to check the other ranks (FailureDetector::Audit).
-  bool Count(const Active& active);
+  // The first part of End; the operation ends at `now`. True: it is time to check the other ranks
+  // (FailureDetector::Audit).
+  bool Count(const Active& active, std::int64_t now);
 
   // Trim: if there are many. Plans are made again when they are needed. REQUIRES: nothing runs.
   void Trim() {
@@ -94,8 +99,13 @@ class Operations {
 
  private:
   // Publishes the operation's record. REQUIRES: it has its sequence number.
-  void Record(Active& active, std::uint64_t packed, const CallOrder& order);
-  // Gives a collective its number, and publishes number and record.
+  void Record(Active& active, std::uint64_t packed);
+  // Gives a collective its number and the tag of its slots.
+  void NumberCollective(Active& active) {
+    active.sequence = collectives_.Next(active.plan->signature);
+    active.tag = ring::OperationTag(collectives_.digest);
+  }
+  // Publishes number and record. REQUIRES: it is numbered, and no collective is numbered since.
   void PublishCollective(Active& active, std::uint64_t packed);
   void AddToTrace(const Active& active);
   void BindBuffers(const Active& active, host::Launch& launch);
@@ -120,8 +130,7 @@ class Operations {
 
 // Inline, because a repeated small call consists of these.
 
-inline void Operations::Record(Active& active, std::uint64_t packed, const CallOrder& order) {
-  active.tag = ring::OperationTag(order.digest);
+inline void Operations::Record(Active& active, std::uint64_t packed) {
   active.started = Ticks();
   const auto algorithm = active.plan->choice.candidate.algorithm;
   active.record = recorder_.Begin({active.sequence, active.plan->signature, packed, active.operation->count,
@@ -134,8 +143,7 @@ inline void Operations::Record(Active& active, std::uint64_t packed, const CallO
 }
 
 inline void Operations::PublishCollective(Active& active, std::uint64_t packed) {
-  active.sequence = collectives_.Next(active.plan->signature);
-  Record(active, packed, collectives_);
+  Record(active, packed);
   // After the record, so that a rank that sees the number finds the record.
   control_.started.store(active.sequence, std::memory_order_release);
   parts_.failure_detector.history().Begin(active.sequence, collectives_.digest);
@@ -143,16 +151,16 @@ inline void Operations::PublishCollective(Active& active, std::uint64_t packed) 
 
 inline Active Operations::BeginAgain(RepeatedCall& repeated, const plan::PlainCall& call) noexcept {
   Active active{&repeated.With(call), &repeated.plan()};
-  PublishCollective(active, repeated.packed());
+  NumberCollective(active);
   active.plan->run.StartPass(static_cast<const std::byte*>(call.input), static_cast<std::byte*>(call.output),
                              active.tag);
   return active;
 }
 
-inline bool Operations::Count(const Active& active) {
+inline bool Operations::Count(const Active& active, std::int64_t now) {
   ++active.plan->operations;
   if (!active.operation->point_to_point()) control_.completed.store(active.sequence, std::memory_order_release);
-  recorder_.End(active.record);
+  recorder_.End(active.record, now);
   if (parts_.trace != nullptr) [[unlikely]]
     AddToTrace(active);
   return parts_.failure_detector.MustAudit(*active.operation);

@@ -130,7 +130,7 @@ bool DeviceFailureDetector::Read() {
   control.completed.store(side_.Done(-1, false), std::memory_order_release);
   const auto ended = std::erase_if(running_, [&](const auto& entry) {
     if (!Done(entry.second)) return false;
-    recorder_.End(entry.second.record);
+    recorder_.End(entry.second.record, Ticks());
     return true;
   });
   return news || ended > 0;

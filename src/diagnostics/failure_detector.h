@@ -80,6 +80,7 @@ class FailureDetector {
   bool NeedsUs(int rank, const RecordedCall& theirs) const;
   bool AwaitsUs(int rank) const;
   bool NeedsNothingFrom(int rank, const InFlight& in_flight) const;
+  std::optional<RecordedCall> AwaitCounterpart(int rank, const InFlight& in_flight) const;
   std::optional<RecordedCall> Counterpart(int rank, const InFlight& in_flight) const;
   std::optional<RecordedCall> LaterMessage(const InFlight& in_flight) const;
   Error Mismatch(const InFlight& in_flight, int rank, const RecordedCall& theirs) const;

@@ -37,6 +37,17 @@ std::optional<RecordedCall> FailureDetector::Counterpart(int rank, const InFligh
   });
 }
 
+// Likewise, for a rank of which a slot has come. A rank that repeats a call publishes the call only after its first slots
+// (Operations::BeginAgain), and the kernel may stop it in between.
+std::optional<RecordedCall> FailureDetector::AwaitCounterpart(int rank, const InFlight& in_flight) const {
+  const auto deadline = std::chrono::steady_clock::now() + kLastSlots;
+  for (;;) {
+    auto theirs = Counterpart(rank, in_flight);
+    if (theirs || !fabric_.is_local(rank) || std::chrono::steady_clock::now() >= deadline) return theirs;
+    std::this_thread::yield();
+  }
+}
+
 // The other side's last message of this pair and direction, if it comes after this rank's: the other side begins a
 // message only after all earlier ones.
 std::optional<RecordedCall> FailureDetector::LaterMessage(const InFlight& in_flight) const {
@@ -255,7 +266,8 @@ std::optional<Error> FailureDetector::AwaitName(int rank) const {
 Error FailureDetector::Explain(const InFlight& in_flight, const host::Fault& fault) {
   switch (fault.kind) {
     case host::Fault::Kind::foreign:
-      if (const auto theirs = Counterpart(fault.peer, in_flight); theirs && theirs->signature != in_flight.signature) {
+      if (const auto theirs = AwaitCounterpart(fault.peer, in_flight);
+          theirs && theirs->signature != in_flight.signature) {
         return Mismatch(in_flight, fault.peer, *theirs);
       }
       if (auto named = AwaitName(fault.peer)) return *named;

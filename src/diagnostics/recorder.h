@@ -38,8 +38,9 @@ class Recorder {
     ring::WriteRecord(control_, index, operation);
     return index;
   }
-  void End(std::uint64_t index) {
-    control_.records[index % ring::kRecords].ended.store(Ticks(), std::memory_order_relaxed);
+  // `now`: in ticks.
+  void End(std::uint64_t index, std::int64_t now) {
+    control_.records[index % ring::kRecords].ended.store(now, std::memory_order_relaxed);
   }
 
  private:

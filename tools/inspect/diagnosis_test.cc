@@ -36,7 +36,7 @@ class Recorded {
   Recorded& Call(const plan::Operation& operation, std::uint64_t sequence, bool done) {
     const auto record = recorder_.Begin({sequence, plan::SignatureOf(operation), plan::PackCall(operation),
                                          operation.count, Ticks(), static_cast<std::uint64_t>(tuttiAlgorithmRing)});
-    if (done) recorder_.End(record);
+    if (done) recorder_.End(record, Ticks());
     return *this;
   }
   Recorded& WaitsFor(int rank) {
