@@ -61,6 +61,25 @@ Sides SidesOf(Collective collective, const Shares& s) {
   return {0, 0};
 }
 
+// Whether every rank's result depends on other ranks' inputs, so that no rank can run ahead of the others.
+bool WaitsForOthers(Collective collective) {
+  switch (collective) {
+    case Collective::broadcast:
+    case Collective::reduce:
+    case Collective::gather:
+    case Collective::scatter: return false;
+    default: return true;
+  }
+}
+
+double LatencyUs(Collective collective, int ranks, const Limits& limits) {
+  if (!WaitsForOthers(collective)) return 0;
+  const int used = std::min(ranks, limits.cores);
+  const int on_fullest = (ranks + used - 1) / used;
+  return used > 1 ? std::max(limits.line_round_trip_us, (on_fullest - 1) * limits.yield_round_trip_us) / 2
+                  : (on_fullest - 1) * limits.yield_round_trip_us / 2;
+}
+
 // Bytes that the output and the input share in place: the smaller lies inside the larger.
 double OverlapInPlace(const Sides& sides) { return std::min(sides.inputs, sides.outputs); }
 
@@ -91,9 +110,8 @@ double BoundUs(const Operation& operation, int ranks, const Limits& limits) {
   if (ranks == 1) return 0;  // nothing must move
   const Traffic traffic = TrafficOf(operation, ranks, limits.cores);
   const int used = std::min(ranks, limits.cores);
-  double us = limits.line_round_trip_us;
-  if (ranks > limits.cores) us += limits.yield_round_trip_us / 2 * ranks / limits.cores;
-  if (traffic.streamed == 0) return us;
+  const double latency = LatencyUs(operation.collective, ranks, limits);
+  if (traffic.streamed == 0) return latency;
   const CoreBandwidth& cores = limits.With(used);
   const BandwidthCurve curve =
       traffic.reduces ? Better(cores.add, cores.add_nontemporal) : Better(cores.copy, cores.copy_nontemporal);
@@ -103,7 +121,7 @@ double BoundUs(const Operation& operation, int ranks, const Limits& limits) {
   const double crossing = traffic.crossing == 0 || limits.crossing.points().empty()
                               ? 0
                               : traffic.crossing / limits.crossing.At(traffic.crossing) / kBytesPerUsOfOneGbs;
-  return us + std::max(streaming, crossing);
+  return std::max({latency, streaming, crossing});
 }
 
 }  // namespace tutti::bench

@@ -1,11 +1,16 @@
 // The model of the bound: no implementation of a collective can be faster on a machine with the given Limits.
 //
-//     bound = latency + max(crossing, streaming)
+//     bound = max(latency, crossing, streaming)
 //
-// latency    Ranks <= cores: one cache line's round trip. A rank's result depends on every other rank's input, so a
-//            line must cross; and before the buffers are reused, the reader's acknowledgement must return. Ranks >
-//            cores: in addition every rank of a core must run once: (ranks / cores) switches, each half a sched_yield
-//            round trip.
+// Calls follow each other back to back, so one call's latency may pass while another's data stream; therefore the
+// greatest, not the sum.
+//
+// latency    A rank whose result depends on every other rank's input cannot begin the next call before a line has come
+//            from the others: half a cache line's round trip a call, because both directions are used at once. No rank
+//            waits for the acknowledgement of a copy. With more ranks than cores, the ranks of a core must take turns: of
+//            L ranks, L - 1 give the core up in each call (the last one finds what it awaits and goes on to the next
+//            call), and a switch takes half a sched_yield round trip. Where data go one way only (broadcast, reduce,
+//            gather, scatter), the senders run ahead, and there is no such wait.
 // crossing   Data that the busiest core must take from the other cores, at the bandwidth of copying lines that another
 //            core has just written, both ways at once. Ranks are on core (rank mod cores), and the model assumes that a
 //            core combines its own ranks' data before passing them on:
