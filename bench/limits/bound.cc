@@ -61,19 +61,19 @@ Sides SidesOf(Collective collective, const Shares& s) {
   return {0, 0};
 }
 
-// Whether every rank's result depends on other ranks' inputs, so that no rank can run ahead of the others.
-bool WaitsForOthers(Collective collective) {
+// Data go from some ranks to others only, so that the senders can run ahead.
+bool OneWay(Collective collective) {
   switch (collective) {
     case Collective::broadcast:
     case Collective::reduce:
     case Collective::gather:
-    case Collective::scatter: return false;
-    default: return true;
+    case Collective::scatter: return true;
+    default: return false;
   }
 }
 
 double LatencyUs(Collective collective, int ranks, const Limits& limits) {
-  if (!WaitsForOthers(collective)) return 0;
+  if (OneWay(collective)) return 0;
   const int used = std::min(ranks, limits.cores);
   const int on_fullest = (ranks + used - 1) / used;
   return used > 1 ? std::max(limits.line_round_trip_us, (on_fullest - 1) * limits.yield_round_trip_us) / 2
@@ -94,14 +94,11 @@ Traffic TrafficOf(const Operation& operation, int ranks, int cores) {
   Traffic traffic;
   traffic.reduces = Reduces(operation.collective);
   traffic.crossing = Crossing(operation.collective, shares);
-  traffic.streamed = traffic.reduces ? sides.inputs + sides.outputs : 2 * sides.outputs;
-  traffic.busy_cores = used;
+  traffic.streamed = sides.inputs + sides.outputs;
+  traffic.handled = traffic.reduces ? traffic.streamed : 2 * sides.outputs;
   double kept = sides.inputs + sides.outputs;
-  if (operation.collective == Collective::broadcast) {
-    traffic.busy_cores = std::clamp(ranks - 1, 1, used);
-  } else if (operation.in_place) {
-    kept -= OverlapInPlace(sides);
-  }
+  // A broadcast leaves the root's buffer alone.
+  if (operation.in_place && operation.collective != Collective::broadcast) kept -= OverlapInPlace(sides);
   traffic.working_set = kept / used;
   return traffic;
 }
@@ -109,19 +106,16 @@ Traffic TrafficOf(const Operation& operation, int ranks, int cores) {
 double BoundUs(const Operation& operation, int ranks, const Limits& limits) {
   if (ranks == 1) return 0;  // nothing must move
   const Traffic traffic = TrafficOf(operation, ranks, limits.cores);
-  const int used = std::min(ranks, limits.cores);
   const double latency = LatencyUs(operation.collective, ranks, limits);
   if (traffic.streamed == 0) return latency;
-  const CoreBandwidth& cores = limits.With(used);
+  const CoreBandwidth& cores = limits.With(std::min(ranks, limits.cores));
   const BandwidthCurve curve =
       traffic.reduces ? Better(cores.add, cores.add_nontemporal) : Better(cores.copy, cores.copy_nontemporal);
-  // Idle cores leave their share of the bandwidth unused: a copy gets one core's share.
-  const double gbs = curve.At(traffic.working_set) * traffic.busy_cores / used;
-  const double streaming = traffic.streamed / gbs / kBytesPerUsOfOneGbs;
-  const double crossing = traffic.crossing == 0 || limits.crossing.points().empty()
-                              ? 0
-                              : traffic.crossing / limits.crossing.At(traffic.crossing) / kBytesPerUsOfOneGbs;
-  return std::max({latency, streaming, crossing});
+  const double streaming =
+      std::max(traffic.streamed / curve.At(traffic.working_set), traffic.handled / curve.Highest());
+  const double ways = OneWay(operation.collective) ? 2 : 1;
+  const double crossing = limits.crossing.points().empty() ? 0 : traffic.crossing / (ways * limits.crossing.Highest());
+  return std::max({latency, streaming / kBytesPerUsOfOneGbs, crossing / kBytesPerUsOfOneGbs});
 }
 
 }  // namespace tutti::bench

@@ -11,9 +11,10 @@
 //            L ranks, L - 1 give the core up in each call (the last one finds what it awaits and goes on to the next
 //            call), and a switch takes half a sched_yield round trip. Where data go one way only (broadcast, reduce,
 //            gather, scatter), the senders run ahead, and there is no such wait.
-// crossing   Data that the busiest core must take from the other cores, at the bandwidth of copying lines that another
-//            core has just written, both ways at once. Ranks are on core (rank mod cores), and the model assumes that a
-//            core combines its own ranks' data before passing them on:
+// crossing   Data that the busiest core must take from the other cores, at the highest rate measured for copying lines
+//            that another core has just written, both ways at once, in pieces of any length, since an algorithm may cut
+//            its data; at twice that rate where data go one way. Ranks are on core (rank mod cores), and the model
+//            assumes that a core combines its own ranks' data before passing them on:
 //              all-reduce      2 (C - 1) / C x bytes: its share of every other core's partial result, then their shares
 //              reduce-scatter  (C - 1) partial results of the blocks of its own ranks
 //              all-gather      the blocks of all other cores' ranks, once
@@ -22,11 +23,11 @@
 //              reduce          (C - 1) / C x bytes at every core, then the root's core gathers as much
 //              gather, scatter the blocks that must reach the root's core, or leave it
 //              send/recv       one message for each of its ranks
-// streaming  Bytes that all cores together must read and write, over the bandwidth measured for the working set per
-//            core - temporal or non-temporal, whichever is better. Reductions read each input once and write each
-//            output once, at the bandwidth of d = a + b; movers copy (read and write) each byte of output, at the
-//            bandwidth of d = a. In place the traffic is the same, the working set smaller. A broadcast leaves the
-//            root's buffer alone: ranks - 1 copies, each made by one core.
+// streaming  Each input is read once and each output written once, at the bandwidth measured for the working set per
+//            core: temporal or non-temporal, whichever is better, of d = a + b for reductions and of d = a for movers.
+//            And a mover's core loads and stores each byte of output, though the input may then come from a cache: at the
+//            highest bandwidth of any working set. In place the traffic is the same, the working set smaller. All
+//            cores take part: a broadcast's root brings the data into a cache for the others.
 //
 // The model deliberately omits copies through intermediate buffers (a design choice), first touch of pages, and caches
 // that keep an input from one call to the next (the limits are also measured warm).
@@ -42,9 +43,9 @@ namespace tutti::bench {
 // Bytes that the model counts; explains a bound, and for tests.
 struct Traffic {
   double crossing = 0;     // into the busiest core from others
-  double streamed = 0;     // read and written by all cores together
+  double streamed = 0;     // inputs and outputs of all ranks
+  double handled = 0;      // loaded and stored by all cores together
   double working_set = 0;  // per core
-  int busy_cores = 1;      // that can stream at the same time
   bool reduces = false;
 };
 // REQUIRES: ranks >= 1, cores >= 1.

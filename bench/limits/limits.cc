@@ -30,6 +30,12 @@ double BandwidthCurve::At(double working_set) const {
   return below->gbs * std::pow(above->gbs / below->gbs, share);
 }
 
+double BandwidthCurve::Highest() const {
+  double highest = 0;
+  for (const Point& point : points_) highest = std::max(highest, point.gbs);
+  return highest;
+}
+
 BandwidthCurve Better(const BandwidthCurve& a, const BandwidthCurve& b) {
   std::vector<BandwidthCurve::Point> points = a.points();
   for (std::size_t i = 0; i < points.size(); ++i) points[i].gbs = std::max(points[i].gbs, b.points().at(i).gbs);

@@ -26,6 +26,8 @@ class BandwidthCurve {
 
   // Interpolates linearly on logarithmic axes; beyond the ends, uses the nearest point.
   double At(double working_set) const;
+  // REQUIRES: not empty.
+  double Highest() const;
   const std::vector<Point>& points() const { return points_; }
 
  private:
