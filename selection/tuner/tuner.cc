@@ -23,6 +23,9 @@ constexpr double kWorthChanging = 0.97;
 constexpr double kAlike = 1.15;
 // Breakpoints are found to a sixteenth of their size.
 constexpr std::size_t kBreakpointParts = 16;
+// Between two powers of two, where chunks become shorter one after the other as slots outgrow a cache (candidates.cc has
+// six lengths).
+constexpr int kMostChanges = 8;
 // The size at which a pairwise exchange is priced: its lengths are unknown, and the plan must not depend on them.
 constexpr std::size_t kPairwiseBytes = 64 * 1024;
 
@@ -131,20 +134,26 @@ std::vector<TableEntry> Tuner::MakeRow(const cost_model::Kind& kind) {
   std::vector<TableEntry> row = {{0, smallest.candidate, smallest.us}};
   if (kind.pairwise) return row;
   for (std::size_t bytes = 2 * first; bytes <= kLargestPriced; bytes *= 2) {
-    auto better = Better(row.back().candidate, kind, bytes);
-    if (!better) continue;
     std::size_t stays = bytes / 2;
-    std::size_t changes = bytes;
-    while (changes - stays > stays / kBreakpointParts + 1) {
-      const std::size_t middle = std::midpoint(stays, changes);
-      if (auto there = Better(row.back().candidate, kind, middle)) {
-        better = std::move(there);
-        changes = middle;
-      } else {
-        stays = middle;
+    // The plan that takes over between two powers of two need not be the best one at the second: a price jumps where
+    // buffers and slots outgrow a cache.
+    for (int change = 0; change < kMostChanges; ++change) {
+      auto better = Better(row.back().candidate, kind, bytes);
+      if (!better) break;
+      std::size_t changes = bytes;
+      while (changes - stays > stays / kBreakpointParts + 1) {
+        const std::size_t middle = std::midpoint(stays, changes);
+        if (auto there = Better(row.back().candidate, kind, middle)) {
+          better = std::move(there);
+          changes = middle;
+        } else {
+          stays = middle;
+        }
       }
+      row.push_back({changes, better->candidate, better->us});
+      if (changes == bytes) break;
+      stays = changes;
     }
-    row.push_back({changes, better->candidate, better->us});
   }
   return row;
 }
