@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# What the tests of tutti-bench as a rank of a job share. The test sets `bench`, the path of tutti-bench. The test reads
+# Helpers for the tests in which tutti-bench is a rank of a job. The test sets `bench`, the path of tutti-bench, and reads
 # the variables that are set here.
 
 # A few small calls, of which every result is checked.

@@ -1,4 +1,4 @@
-// What a run reports: how far it got, what stopped it, what it moved.
+// The report of a run: its progress, the fault that stopped it, the bytes that it moved.
 //
 // Thread-safety: values.
 #pragma once

@@ -91,7 +91,7 @@ class Plan {
   int divisor_;
   bool one_pass_ = false;
   std::vector<BoundChannel> channels_;
-  // Of each lane; BoundStep's spans point into these. Together, so that a small message touches few pages.
+  // The operands of each lane. BoundStep's spans point into them. Together, so that a small message touches few pages.
   std::vector<std::vector<BoundOperand>> operands_;
   std::size_t fetch_bytes_ = 0;
   std::size_t footprint_ = 0;

@@ -94,8 +94,8 @@ HostCosts DefaultHostCosts(int cores, const HostTraits& traits) {
   host.costs.crossing_bandwidth = {{512, 4.6},     {1 * KiB, 7.8},  {4 * KiB, 11},
                                    {16 * KiB, 17}, {256 * KiB, 20}, {kAnySize, 11}};
   host.latency = {0.1, 0.2, 0.3};
-  // A chiplet of Zen 2 and 3 writes 16 bytes a fabric clock, 23 to 29 GB/s (AMD's tuning guides for EPYC 7002 and 7003);
-  // two sockets of Ice Lake have three links of 20.8 GB/s, of which snoops take a part.
+  // An estimate. Two dies of an EPYC 7001 exchange 21.3 GB/s each way (AMD's briefing, in AnandTech of June 2017); two
+  // sockets of Ice Lake have two or three links of 20.8 GB/s (link_constants.h), of which snoops take a part.
   host.domain_bandwidth = 25;
   host.domain_latency_us = topology::kSocketLatency;
   return host;

@@ -23,8 +23,8 @@ constexpr double kWorthChanging = 0.97;
 constexpr double kAlike = 1.15;
 // Breakpoints are found to a sixteenth of their size.
 constexpr std::size_t kBreakpointParts = 16;
-// Between two powers of two, where chunks become shorter one after the other as slots outgrow a cache (candidates.cc has
-// six lengths).
+// Between two powers of two. There chunks become shorter one after the other as slots outgrow a cache, and candidates.cc
+// has six lengths.
 constexpr int kMostChanges = 8;
 // The size at which a pairwise exchange is priced: its lengths are unknown, and the plan must not depend on them.
 constexpr std::size_t kPairwiseBytes = 64 * 1024;

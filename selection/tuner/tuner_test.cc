@@ -105,8 +105,8 @@ TEST(Select, ProgramsServeTheirCollective) {
   EXPECT_EQ(config, (schedule::ProtocolConfig{ring::Protocol::inlined, ring::kInlineShape.capacity}));
 }
 
-// Also where prices jump, as an all-to-all's do when its slots outgrow the cache: there the plan that was best just below
-// a power of two took 3.6 times as long at it.
+// Also where prices jump, as an all-to-all's do when its slots outgrow the cache: there the plan that was best just
+// below a power of two took 3.6 times as long at it.
 TEST(Select, EveryPowerOfTwoHasAPlanNearTheBest) {
   for (const int nranks : {2, 4, 8, 16}) {
     for (const std::size_t cache : {std::size_t{8} << 20, std::size_t{16} << 20, std::size_t{32} << 20}) {

@@ -12,9 +12,9 @@
 
 namespace tutti::init {
 
-// Sets `where`, `one_host` and `domains`. Of several hosts, each is a node; of one host, each of its domains
-// (topology/graph/domains.h), or what TUTTI_VIRTUAL_NODES pretends. `processors`: by rank, those that it may run on.
-// Rank 0 logs the domains.
+// Sets `where`, `one_host` and `domains`. Where there are several hosts, each host is a node. On one host, each of its
+// domains is one (topology/graph/domains.h), unless TUTTI_VIRTUAL_NODES pretends others. `processors`: by rank, those
+// that the rank may run on. Rank 0 logs the domains.
 void ArrangeRanks(const shm::Hosts& hosts, const Settings& settings, const topology::System& system,
                   const std::vector<std::vector<int>>& processors, int rank, cost_model::TuningContext& tuning);
 

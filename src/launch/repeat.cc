@@ -9,9 +9,9 @@
 namespace tutti::launch {
 namespace {
 
-// Polls of an awaited slot before the core is offered to other ranks, or a wait begins in earnest (Driver). Of ranks that
-// call at the same time, the later one comes within the trip of a cache line or two, some 100 ns, and a poll takes some 3
-// ns. With four ranks on two cores, 16 polls made an all-reduce of 8 B a quarter slower, and 64 no faster.
+// Polls of an awaited slot before the core is offered to other ranks, or a wait begins in earnest (Driver). If two
+// ranks call at the same time, the later slot comes within the trip of a cache line or two, some 100 ns; a poll takes
+// some 3 ns. With four ranks on two cores, 16 polls made an all-reduce of 8 B a quarter slower, and 64 no faster.
 constexpr int kPromptPolls = 32;
 
 inline host::Progress PollPromptly(host::Run& run) {
@@ -65,12 +65,11 @@ class Entered {
   auto& run = active.plan->run;
   auto progress = run.Advance(0, 1);
   operations.Publish(active, *repeated);
-  // What comes over a network comes while the engine is driven, and slowly.
+  // Slots come over a network only while this thread drives the engine, and slowly.
   if (communicator.network() != nullptr) [[unlikely]]
     return ConcludeSlowly(*handle, active, false);
   if (progress != host::Progress::done) progress = PollPromptly(run);
-  // An operation that ends by now ends when it began, as far as a record's time can tell: to read the clock takes as long
-  // as some polls.
+  // An operation that ends by now gets its begin as its end: reading the clock again would take as long as some polls.
   auto now = active.started;
   if (progress != host::Progress::done) {
     progress = communicator.driver(host::WhoWaits::caller).YieldPromptly([&run] { return PollPromptly(run); });

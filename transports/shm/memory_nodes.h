@@ -25,7 +25,7 @@ struct PlacedPages {
   friend bool operator==(const PlacedPages&, const PlacedPages&) = default;
 };
 
-// Which pages of `owner`'s segment belong on which node: those of a ring on its reader's. Of several rings on one page,
+// Which pages of `owner`'s segment belong on which node: those of a ring on its reader's. If several rings share a page,
 // the first decides. `node_of`: by rank; kNoMemoryNode: unknown, or on another host. Empty where all known nodes are
 // one: then every page is near already. Posts are read by all ranks, so they stay where their writer touches them first.
 std::vector<PlacedPages> PagesByReader(const ring::Layout& layout, int owner, std::span<const int> node_of,
