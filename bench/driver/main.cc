@@ -8,6 +8,7 @@
 
 #include "base/plain_text.h"
 #include "bench/backends/job_launch.h"
+#include "bench/driver/busy_cores.h"
 #include "bench/driver/grid.h"
 #include "bench/driver/options.h"
 #include "bench/driver/sweep.h"
@@ -24,6 +25,7 @@ int Run(int argc, char** argv) {
   int status = EXIT_SUCCESS;
   const std::optional<Options> options = ParseOptions(argc, argv, 0, &status);
   if (!options) return status;
+  const BusyCores busy(options->busy);
   if (options->name == "limits") return ReportLimits(*options);
   if (options->name == "grid") return RunGrid(*options);
   if (options->name == "device") return ReportDevice(*options);

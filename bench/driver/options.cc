@@ -22,6 +22,7 @@ namespace {
 constexpr int kDefaultRanks = 2;
 constexpr int kMostRanks = 1024;
 constexpr int kMostHosts = 64;
+constexpr int kMostBusy = 1024;
 constexpr int kInterleaved = 3;  // repetitions when libraries are compared
 
 // The command line's values, before they are interpreted.
@@ -137,6 +138,11 @@ void AddOwnFlags(CLI::App& app, Raw& raw, Options& options) {
                  "bandwidth of a host's interface, such as 1gbit (default: unlimited)");
   app.add_option("--nics", options.cluster.nics, "number of interfaces of a host (default: 1)");
   app.add_flag("--no-pin", raw.no_pin, "do not pin ranks to cores");
+  app.add_option(
+         "--busy", options.busy,
+         "start this many processes that compute without pause, one on each of the last cores; the table then has "
+         "every library's mean and p99")
+      ->check(CLI::Range(0, kMostBusy));
   app.add_option("--csv", options.csv_file, "write the results as CSV");
   app.add_option("--plot", options.plot_file, "draw time and bus bandwidth over size (SVG)");
   app.add_option("--markdown", options.markdown_file, "grid: write the table as Markdown");
@@ -191,7 +197,8 @@ void ResolveRanks(const Raw& raw, int launched_ranks, Options& options) {
       throw std::invalid_argument(
           "--ranks, -t and -g are not allowed under a launcher, which has already chosen the ranks");
     }
-    if (!raw.peers.empty()) throw std::invalid_argument("--vs starts its own ranks: run tutti-bench without a launcher");
+    if (!raw.peers.empty())
+      throw std::invalid_argument("--vs starts its own ranks: run tutti-bench without a launcher");
     options.ranks = launched_ranks;
     return;
   }

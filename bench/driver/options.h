@@ -31,6 +31,7 @@ struct Options {
   int repetitions = 1;
   int cycles = 1;  // 0: forever
   bool timestamps = false;
+  int busy = 0;  // processes that compute beside the ranks
 
   std::vector<std::string> peers;
   bool with_tutti = true;

@@ -54,6 +54,7 @@ void Table::PrintHeader() const {
              options_.sizes.front(), options_.sizes.back(), plan.warmup,
              plan.iterations ? fmt::format("{}", *plan.iterations) : fmt::format("{} ms", plan.budget.count()),
              options_.call.aggregate, plan.check ? 1 : 0, options_.repetitions);
+  if (options_.busy > 0) fmt::print("# processes that compute beside the ranks: {}\n", options_.busy);
   fmt::print(
       "# buffers: {}; time, p50 and p99: {} rank's\n",
       options_.call.device       ? options_.call.registered ? "registered, of a device" : "of a device"
@@ -83,6 +84,7 @@ std::string Table::GroupHeader(bool units) const {
                                          "#wrong", "p50", "p99", "algorithm");
   for (const std::string& other : others_) {
     text += units ? fmt::format(" {:>11} {:>6}", "(us)", "ratio") : fmt::format(" {:>11} {:>6}", other, "");
+    if (options_.busy > 0) text += fmt::format(" {:>7} {:>7}", units ? "(us)" : "mean", units ? "(us)" : "p99");
   }
   return text;
 }
@@ -103,6 +105,10 @@ std::string Table::Group(const std::optional<Record>& record) const {
     const Result* result = record ? FindResult(*record, other) : nullptr;
     text += fmt::format(" {:>11} {:>6}", result != nullptr ? Number(result->median_us) : WhyNot(record, other),
                         result != nullptr && mine != nullptr ? Ratio(mine->median_us, result->median_us) : "-");
+    if (options_.busy > 0) {
+      text += fmt::format(" {:>7} {:>7}", result != nullptr ? Number(result->mean_us) : "-",
+                          result != nullptr ? Number(result->p99_us) : "-");
+    }
   }
   return text;
 }

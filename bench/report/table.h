@@ -1,5 +1,6 @@
 // The table on stdout: nccl-tests' columns and footer, then the median, the 99th percentile and the algorithm, and with
-// peers each one's time and Tutti's ratio to it (below 1: Tutti is faster).
+// peers each one's time and Tutti's ratio to it (below 1: Tutti is faster). Beside processes that compute, where the mean
+// and the worst calls matter as much, also each one's mean and 99th percentile.
 //
 // Thread-safety: one thread.
 #pragma once

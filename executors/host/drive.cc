@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "executors/host/time_slice.h"
+
 namespace tutti::host {
 namespace {
 
@@ -33,6 +35,13 @@ constexpr std::uint32_t kYieldsPerLook = 8;
 constexpr microseconds kTaken{3};
 // Waits during which a taken core counts as shared. Checking again costs one spin of kSpinsPerLook polls.
 constexpr int kSharedWaits = 32;
+// A thread that keeps a core for this long computes. Linux gives slices of 0.7 to 4 ms; a rank that waits gives the core
+// back after the copies of one turn.
+constexpr microseconds kLostSlice{500};
+// No core is offered for this long after a lost slice, and twice as long after each further one. Trying again costs a
+// slice, a sixteenth of the first time. The thread may have moved to another core meanwhile, and share it with a peer.
+constexpr microseconds kKeepsCoreAtFirst{64'000};
+constexpr microseconds kKeepsCoreAtMost{1'000'000};
 
 void Pause() {
 #if defined(__x86_64__)
@@ -59,13 +68,32 @@ void Driver::Yield() {
   sched_yield();
 }
 
+Driver::Clock::duration Driver::YieldAndLook() {
+  const auto begin = Clock::now();
+  Yield();
+  const auto end = Clock::now();
+  if (end - begin < kLostSlice) {
+    keeps_core_for_ = {};
+    return end - begin;
+  }
+  ++counts_.lost_slices;
+  keeps_core_for_ = std::clamp<Clock::duration>(2 * keeps_core_for_, kKeepsCoreAtFirst, kKeepsCoreAtMost);
+  keeps_core_until_ = end + keeps_core_for_;
+  if (policy_.spin.count() > 0) {
+    yielding_waits_ = 0;
+    phase_ = Phase::spin;
+  }
+  if (policy_.slice.count() > 0) AskForSlices(policy_.slice);
+  return end - begin;
+}
+
 bool Driver::Poll() {
   if (phase_ == Phase::spin) {
     ++counts_.spins;
     Pause();
     return polls_ % kSpinsPerLook != 0;
   }
-  Yield();
+  YieldAndLook();
   return polls_ % kYieldsPerLook != 0;
 }
 
@@ -77,8 +105,11 @@ bool Driver::TimeToCheck() {
   looked_ = true;
   const auto waited = now - since_;
   const bool spins = waited < policy_.spin && yielding_waits_ == 0;
-  phase_ = spins ? Phase::spin : waited < policy_.spin + policy_.yield ? Phase::yield : Phase::sleep;
-  if (spins && !policy_.keeps_core) OfferCore(now);
+  const bool keeps_core = policy_.keeps_core || now < keeps_core_until_;
+  // After a lost slice, a spinning thread that waits long gives its core up by sleeping: a wake-up brings it back sooner.
+  const bool yields = waited < policy_.spin + policy_.yield && !(policy_.spin.count() > 0 && keeps_core);
+  phase_ = spins ? Phase::spin : yields ? Phase::yield : Phase::sleep;
+  if (spins && !keeps_core) OfferCore();
   if (now - checked_ < policy_.check_every) return false;
   checked_ = now;
   return true;
@@ -86,9 +117,9 @@ bool Driver::TimeToCheck() {
 
 // A policy counts one communicator's ranks, but cores are the machine's: two ranks do not outnumber two cores, but the
 // threads of eight such communicators do. A spinning thread may then keep the thread it waits for off the core.
-void Driver::OfferCore(Clock::time_point now) {
-  sched_yield();
-  if (Clock::now() - now < kTaken) return;
+void Driver::OfferCore() {
+  const auto away = YieldAndLook();
+  if (away < kTaken || away >= kLostSlice) return;
   yielding_waits_ = kSharedWaits;
   phase_ = Phase::yield;
 }

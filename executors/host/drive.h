@@ -1,6 +1,8 @@
 // Drives runs to their end and passes the time between: spins while there is a core for every rank, otherwise yields,
 // and sleeps on the doorbell when a wait takes long. It cannot see other communicators or jobs on the cores, so a
-// spinning thread offers its core now and then and observes whether another thread takes it.
+// spinning thread offers its core now and then and observes whether another thread takes it, and for how long. Threads
+// that wait give a core back soon. One that computes keeps it for a time slice, some milliseconds; offering it the core
+// again would cost that time in every wait, so the driver then stops offering, and asks for short slices itself.
 //
 // Thread-safety: a Driver is used by one thread at a time.
 #pragma once
@@ -18,7 +20,8 @@ struct WaitPolicy {
   std::chrono::microseconds spin{0};   // poll, and check now and then whether another thread wants the core
   std::chrono::microseconds yield{0};  // then poll between yields; afterwards sleep
   std::chrono::microseconds check_every{1000};
-  bool keeps_core = false;  // spin without looking
+  bool keeps_core = false;             // spin without looking
+  std::chrono::microseconds slice{0};  // to ask for after a lost time slice (AskForSlices); 0: none
 };
 
 // A caller has nothing else to do; a stream's thread waits while the caller computes.
@@ -33,6 +36,7 @@ struct WaitCounts {
   std::uint64_t sleeps = 0;
   // Sleeps that ended without a ring, although there was something to do.
   std::uint64_t late = 0;
+  std::uint64_t lost_slices = 0;  // the core was given up, and another thread kept it for a time slice
 };
 
 enum class DriveResult { done, faulted, stopped };
@@ -69,8 +73,13 @@ class Driver {
   Run::Progress YieldPromptly(Sweep&& sweep) {
     auto progress = Run::Progress::blocked;
     if (first_phase() != Phase::yield) return progress;
+    const bool timed = ++prompt_waits_ % kPromptWaitsPerLook == 0;
     for (int turn = 0; turn < kPromptYields; ++turn) {
-      Yield();
+      if (timed) {
+        YieldAndLook();
+      } else {
+        Yield();
+      }
       progress = sweep();
       if (progress == Run::Progress::done || progress == Run::Progress::faulted) break;
     }
@@ -115,13 +124,16 @@ class Driver {
     return !TimeToCheck() || check(checked_ - since_);
   }
   void Yield();
-  bool Poll();  // true: not yet time to look at the clock
+  Clock::duration YieldAndLook();  // the time until the core came back; notices a lost slice
+  bool Poll();                     // true: not yet time to look at the clock
   void Nap();
   bool TimeToCheck();  // looks at the clock, and grows more patient
-  void OfferCore(Clock::time_point now);
+  void OfferCore();
 
   // Ranks that share a core come within two yields of each other; this leaves room for other threads on it.
   static constexpr int kPromptYields = 16;
+  // Two looks at the clock take 50 ns, an all-reduce of 8 B on four ranks of two cores 2 us.
+  static constexpr std::uint32_t kPromptWaitsPerLook = 8;
   // A sleeper is rung for progress; this is how soon it sees abort, timeout or a dead peer.
   static constexpr std::chrono::microseconds kLongestSleep{50'000};
 
@@ -129,11 +141,14 @@ class Driver {
   WaitPolicy policy_;
   WaitCounts counts_;
   std::uint32_t polls_ = 0;
+  std::uint32_t prompt_waits_ = 0;
   Phase phase_ = Phase::spin;
   bool looked_ = false;
   int yielding_waits_ = 0;  // waits, this one included, that do not spin
   Clock::time_point since_;
   Clock::time_point checked_;
+  Clock::time_point keeps_core_until_;  // after a lost slice
+  Clock::duration keeps_core_for_{};    // after the last one; 0: the core has come back soon since
 };
 
 }  // namespace tutti::host

@@ -90,6 +90,7 @@ void Communicator::SetUp(Deadline deadline) {
   const int busy = agreement_.neighbours * agreement_.threads;
   wait_policy_ = host::ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores);
   stream_wait_policy_ = host::ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores, host::WhoWaits::stream);
+  wait_policy_.slice = stream_wait_policy_.slice = std::chrono::microseconds(options_.settings.slice_us);
   sleeper_ = std::make_unique<host::Sleeper>(*fabric_);
   driver_ = host::Driver(sleeper_.get(), wait_policy_);
   if (options_.settings.threads > 1) {
@@ -261,6 +262,7 @@ void Communicator::ReadCounters(tuttiCounters_t& counters) {
     now.waitYields += counts.yields;
     now.waitSleeps += counts.sleeps;
     now.waitLate += counts.late;
+    now.waitLostSlices += counts.lost_slices;
   };
   add(driver_.counts());
   for (const auto& driver : helper_drivers_) add(driver.counts());

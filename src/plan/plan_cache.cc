@@ -1,6 +1,8 @@
 #include "src/plan/plan_cache.h"
 
 #include <algorithm>
+#include <ranges>
+#include <string_view>
 
 #include "base/log.h"
 #include "base/numbers/datatype.h"
@@ -98,8 +100,10 @@ class PlanCache::HostPlanner final : public CallPlanner {
     // A barrier borrows a collective's plan; no program is meant for it.
     const ServingProgram* const serving = context_.programs->For(asked);
     if (LogEnabled(Subject::select) && rank() == 0) {
-      Log(Subject::select, "{} on {} ranks:\n{}", DescribeCall(PackCall(asked), asked.count), tuning().nranks,
-          context_.selector->Explain(kind, bytes, serving != nullptr));
+      Log(Subject::select, "{} on {} ranks:", DescribeCall(PackCall(asked), asked.count), tuning().nranks);
+      const std::string candidates = context_.selector->Explain(kind, bytes, serving != nullptr);
+      for (const auto line : std::views::split(candidates, '\n'))
+        Log(Subject::select, "{}", std::string_view(line.begin(), line.end()));
     }
     if (serving != nullptr) return {context_.selector->Choose(*serving, kind, bytes), serving->own()};
     auto choice = context_.selector->Choose(kind, bytes);

@@ -36,7 +36,8 @@ TEST(Abi, LayoutOfTheCounters) {
   EXPECT_EQ(offsetof(tuttiCounters_t, waitYields), 4248u);
   EXPECT_EQ(offsetof(tuttiCounters_t, waitSleeps), 4256u);
   EXPECT_EQ(offsetof(tuttiCounters_t, waitLate), 4264u);
-  EXPECT_EQ(sizeof(tuttiCounters_t), 4272u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, waitLostSlices), 4272u);
+  EXPECT_EQ(sizeof(tuttiCounters_t), 4280u);
 }
 
 TEST(Abi, SizesOfTheRest) {

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "testing/collective_case.h"
 #include "testing/from_outside.h"
@@ -187,6 +188,28 @@ TEST(Domains, AreFoundOnAMachineWithTwoNodes) {
         const std::string log = ::testing::internal::GetCapturedStderr();
         EXPECT_EQ(log.find(": 0-1 | 2-3") != std::string::npos, self.rank() == 0) << log;
         CheckMixedCases(self, comm);
+      },
+      options);
+}
+
+TEST(SelectionLog, HasALineForEachCandidate) {
+  RunOptions options;
+  options.environment = {{"TUTTI_DEBUG", "select"}};
+  RunRanks(
+      2,
+      [](Rank& self) {
+        const auto comm = self.Join();
+        ::testing::internal::CaptureStderr();
+        float value = 1;
+        ASSERT_EQ(tuttiAllReduce(&value, &value, 1, tuttiFloat32, tuttiSum, comm, nullptr), tuttiSuccess);
+        std::istringstream log(::testing::internal::GetCapturedStderr());
+        int chosen = 0;
+        for (std::string line; std::getline(log, line);) {
+          EXPECT_NE(line.find(" select: "), std::string::npos) << line;
+          EXPECT_EQ(line.find("\\x"), std::string::npos) << line;
+          if (line.ends_with(": chosen")) ++chosen;
+        }
+        EXPECT_EQ(chosen, self.rank() == 0 ? 1 : 0);
       },
       options);
 }
