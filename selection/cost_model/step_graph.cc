@@ -65,6 +65,15 @@ class Builder {
   }
 
  private:
+  // What the slots that a step fills may refer to.
+  enum class Referred : char { nothing, input, result };
+  static Referred ReferredBy(const schedule::Step& step) {
+    const int operand = schedule::ReferableOf(step);
+    if (operand < 0 || std::none_of(step.writes.begin(), step.writes.end(), IsSlot)) return Referred::nothing;
+    const bool input = operand == 0 && step.reads.front().kind == schedule::OperandKind::input;
+    return input ? Referred::input : Referred::result;
+  }
+
   struct LaneOf {
     int member;
     int channel;
@@ -97,8 +106,7 @@ class Builder {
       const bool may_refer = representatives_.members()[static_cast<std::size_t>(lane.member)].reference_safe;
       for (const auto& each : *lane.steps) {
         first_source_.push_back(static_cast<int>(emptied_.size()));
-        refers_.push_back(may_refer && schedule::ReferableOf(each) >= 0 &&
-                          std::any_of(each.writes.begin(), each.writes.end(), IsSlot));
+        refers_.push_back(may_refer ? ReferredBy(each) : Referred::nothing);
         for (const auto& write : each.writes) {
           if (!IsSlot(write)) continue;
           if (write.kind == schedule::OperandKind::to) {
@@ -163,7 +171,9 @@ class Builder {
       const bool local =
           first->reader == kEverybody || !graph_.ways[WayBetween(RankOf(first->writer), first->reader)].network;
       ++all[first->writer];
-      if (!local || !std::all_of(first, next, [this](const Passage& passage) { return refers_[passage.step] != 0; })) {
+      if (!local || !std::all_of(first, next, [this](const Passage& passage) {
+            return refers_[passage.step] != Referred::nothing;
+          })) {
         ++beside_fetches[first->writer];
       }
       first = next;
@@ -303,7 +313,7 @@ class Builder {
   StepGraph::Operands Fetching(int index, const schedule::Step& step, const StepGraph::Operands& copying,
                                int within_node) const {
     StepGraph::Operands fetching = copying;
-    if (refers_[index]) {
+    if (refers_[index] != Referred::nothing) {
       fetching.slot_writes -= within_node;
       // A step that only makes references does not read what they refer to.
       const bool moves_nothing = fetching.slot_writes == 0 && step.reads.size() == 1 &&
@@ -312,10 +322,16 @@ class Builder {
     }
     for (int s = first_source_[index]; s < first_source_[index + 1]; ++s) {
       const auto& source = sources_[s];
-      if (source.filled_by == -1 || !refers_[source.filled_by] || graph_.ways[source.way].network) continue;
+      if (source.filled_by == -1 || graph_.ways[source.way].network) continue;
+      const Referred referred = refers_[source.filled_by];
+      if (referred == Referred::nothing) continue;
       ++fetching.fetches;
-      ++fetching.memory;  // the peer's; a copy's own destination is counted already
-      --fetching.slot_reads;
+      // A copy's own destination is counted already. What the peer has just written comes from its core, as a slot does;
+      // its user's data may have left that core.
+      if (referred == Referred::input) {
+        ++fetching.memory;
+        --fetching.slot_reads;
+      }
       if (step.reads.size() > 1) ++fetching.slot_writes;  // a reduction's source comes into a buffer as a slot does
     }
     return fetching;
@@ -362,7 +378,7 @@ class Builder {
   std::vector<Arrival> emptied_;
   std::vector<Source> sources_;  // those of a step are sources_[first_source_[step] ... first_source_[step + 1])
   std::vector<int> first_source_;
-  std::vector<char> refers_;                     // by step: its slots may refer to memory
+  std::vector<Referred> refers_;                 // by step
   std::vector<int> number_;                      // by step: its node, -1: still to come
   std::vector<int> waiting_;                     // by step: the first lane that waits for it
   std::vector<int> next_waiting_;                // by lane: the next one that waits for the same step

@@ -220,6 +220,21 @@ TEST(Select, FetchesLargeBlocksWhereTheSystemAllowsIt) {
   EXPECT_FALSE(fetches(1 << 20));
 }
 
+// `direct` fetches what the peer's user wrote, `recursive` what the peer has copied to its output a moment before, which
+// its core still holds.
+TEST(Select, FetchesInputsRatherThanFreshResults) {
+  constexpr cost_model::Kind kind{schedule::Collective::all_gather};
+  cost_model::TuningContext tuning = On(2);
+  tuning.cma = true;
+  const cost_model::Machine machine = Host(2, 2, {.fast_string_copies = true});
+  Tuner tuner(machine, tuning);
+  const auto us = [&](tuttiAlgorithm_t algorithm) {
+    constexpr std::size_t kBytes = 64 << 10;
+    return tuner.Microseconds({algorithm, 1, {ring::Protocol::bulk, kBytes, true}}, kind, kBytes);
+  };
+  EXPECT_LT(us(tuttiAlgorithmDirect) * 1.1, us(tuttiAlgorithmRecursive));
+}
+
 TEST(Select, ThreadsGetChannels) {
   cost_model::TuningContext tuning = On(2);
   EXPECT_EQ(TableFor(tuning).At({schedule::Collective::all_reduce}, 1 << 24).candidate.channels, 1);

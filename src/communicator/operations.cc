@@ -93,7 +93,7 @@ void Operations::BindBuffers(const Active& active, host::Launch& launch) {
   launch.scalar = operation.scalar_source == nullptr
                       ? operation.scalar
                       : host_kernels::Scalar::From(operation.scalar_source, SizeOf(operation.type));
-  launch.stream_output = plan.stream_output;
+  launch.stream_output = plan.StreamsOutput(operation);
   if (const auto* tensors = operation.tensors.get()) {
     if (!tensors->input.dense()) launch.input_strided = &tensors->input;
     if (!tensors->output.dense()) launch.output_strided = &tensors->output;

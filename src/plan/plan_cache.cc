@@ -34,11 +34,21 @@ BoundPlan::BoundPlan(PlannedCall planned, const Operation& operation, const Plan
       plan(std::move(planned.schedule), std::move(planned.extents), planned.config, operation.type, operation.op,
            *context.fabric, planned.first_channel),
       run(plan, *context.fabric, *context.windows),
-      stream_output(plan.footprint() * context.selector->tuning().ranks_of_a_cache() >
-                    context.selector->tuning().stream_bytes) {
+      touched(plan.footprint() * context.selector->tuning().ranks_of_a_cache()),
+      cached(context.selector->tuning().stream_bytes) {
   const auto used = BytesUsed(plan.extents());
   input_bytes = used.input;
   output_bytes = used.output;
+}
+
+bool BoundPlan::StreamsOutput(const Operation& asked) const {
+  // An all-reduce in place has read what it overwrites a moment before, chunk by chunk. Those lines need not be read
+  // again to be written, and most are still in the cache. On two cores with 24 MiB, 2 to 8 ranks were faster so, by a
+  // tenth to a fifth, until they touched 128 MiB (docs/performance.md); where many ranks share a core, a rank comes back
+  // to its lines too late, and from 256 MiB on 4 and 8 ranks were slower by a tenth.
+  constexpr std::size_t kInPlace = 8;
+  const bool overwrites = asked.in_place && asked.collective == schedule::Collective::all_reduce;
+  return touched / (overwrites ? kInPlace : 1) > cached;
 }
 
 BoundPlan& PlanCache::FindSlowly(const Operation& operation, std::uint64_t packed) {
@@ -121,7 +131,7 @@ std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
   auto plan = std::make_unique<BoundPlan>(std::move(planned), Scheduled(asked), context_);
   plan->signature = SignatureOf(asked);
   Log(Subject::select, "rank {}: {}{}", context_.fabric->rank(), described,
-      plan->stream_output ? "; non-temporal stores" : "");
+      plan->StreamsOutput(asked) ? "; non-temporal stores" : "");
   return plan;
 }
 

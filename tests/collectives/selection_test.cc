@@ -214,6 +214,29 @@ TEST(SelectionLog, HasALineForEachCandidate) {
       options);
 }
 
+// Storing past the caches pays where lines need not be read first. In place, an all-reduce has just read them.
+TEST(NonTemporalStores, AreForResultsBeyondTheCachesThatOverwriteNothing) {
+  constexpr std::size_t kCount = 256 * 1024;
+  RunOptions options;
+  options.environment = {{"TUTTI_DEBUG", "select"}, {"TUTTI_STREAM_BYTES", "1000000"}};
+  RunRanks(
+      2,
+      [&](Rank& self) {
+        const auto comm = self.Join();
+        std::vector<float> input(4 * kCount, 1), output(kCount);
+        const auto streams = [&](float* result, std::size_t count) {
+          ::testing::internal::CaptureStderr();
+          EXPECT_EQ(tuttiAllReduce(input.data(), result, count, tuttiFloat32, tuttiSum, comm, nullptr), tuttiSuccess);
+          const std::string log = ::testing::internal::GetCapturedStderr();
+          return log.find("; non-temporal stores") != std::string::npos;
+        };
+        EXPECT_TRUE(streams(output.data(), kCount));
+        EXPECT_FALSE(streams(input.data(), kCount - 1));
+        EXPECT_TRUE(streams(input.data(), 4 * kCount)) << "many times the cache";
+      },
+      options);
+}
+
 TEST(VirtualNodes, MustBeEqualOnAllRanks) {
   RunRanks(2, [&](Rank& self) {
     setenv("TUTTI_VIRTUAL_NODES", self.rank() == 0 ? "1" : "2", 1);
