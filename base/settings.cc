@@ -79,7 +79,7 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_GPU", &Settings::gpu, 0, 1, {}, "0: host memory only, even if a thread has a CUDA context; same on all ranks"},
       {"TUTTI_STREAM_BYTES", &Settings::stream_bytes, 0, 1LL << 40, {}, "bytes touched by all ranks of a host above which results bypass the caches; 0: the last-level cache, at most 12 MiB for each core"},
       {"TUTTI_WAIT", &Settings::wait, 0, 0, {"", "spin", "yield", "sleep"}, "how a rank waits; empty: adaptive"},
-      {"TUTTI_SLICE_US", &Settings::slice_us, 0, 100'000, {}, "time slice in us that a rank's thread asks Linux (6.12 or later) for once a thread that computes has kept its core; 0: none"},
+      {"TUTTI_SLICE_US", &Settings::slice_us, 0, 100'000, {}, "time slice in us that a rank's thread asks Linux (6.12 or later) for where ranks outnumber cores; 0: none"},
       {"TUTTI_DEBUG", &Settings::debug, 0, 0, {}, "subjects to log: init,select,transport,faults,all"},
       {"TUTTI_TRACE", &Settings::trace, 0, 0, {}, "file for a timeline; %r stands for the rank, %p for the process id"},
       {"TUTTI_DUMP", &Settings::dump, 0, 0, {}, "file for the flight recorder on failure, for `tutti diagnose`; %r, %p as above"},

@@ -65,7 +65,7 @@ struct Settings {
   bool gpu = true;        // TUTTI_GPU=0                   host memory only, whatever CUDA context a thread has
   long long stream_bytes = 0;  // TUTTI_STREAM_BYTES       larger results bypass the caches; 0: this machine's share of the last one
   std::string wait;       // TUTTI_WAIT                    "spin", "yield", "sleep" or "" (adapts)
-  int slice_us = 100;     // TUTTI_SLICE_US                slices to ask for after losing one; 0: none
+  int slice_us = 100;     // TUTTI_SLICE_US                slices to ask for where ranks outnumber cores; 0: none
   std::string debug;      // TUTTI_DEBUG                   subjects to log: init,select,transport,faults,all
   std::string trace;      // TUTTI_TRACE=path              write a timeline (%r: rank, %p: process) for a trace viewer
   std::string dump;       // TUTTI_DUMP=path               flight recorder goes here on failure (default: stderr)

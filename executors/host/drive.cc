@@ -65,6 +65,11 @@ WaitPolicy ChooseWaitPolicy(std::string_view mode, int ranks, int cores, WhoWait
 
 void Driver::Yield() {
   ++counts_.yields;
+  thread_local bool asked = false;
+  if (!asked && policy_.slice.count() > 0) {
+    asked = true;
+    AskForSlices(policy_.slice);
+  }
   sched_yield();
 }
 
@@ -83,7 +88,6 @@ Driver::Clock::duration Driver::YieldAndLook() {
     yielding_waits_ = 0;
     phase_ = Phase::spin;
   }
-  if (policy_.slice.count() > 0) AskForSlices(policy_.slice);
   return end - begin;
 }
 

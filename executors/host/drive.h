@@ -2,7 +2,7 @@
 // and sleeps on the doorbell when a wait takes long. It cannot see other communicators or jobs on the cores, so a
 // spinning thread offers its core now and then and observes whether another thread takes it, and for how long. Threads
 // that wait give a core back soon. One that computes keeps it for a time slice, some milliseconds; offering it the core
-// again would cost that time in every wait, so the driver then stops offering, and asks for short slices itself.
+// again would cost that time in every wait, so the driver then stops offering for a while.
 //
 // Thread-safety: a Driver is used by one thread at a time.
 #pragma once
@@ -20,8 +20,10 @@ struct WaitPolicy {
   std::chrono::microseconds spin{0};   // poll, and check now and then whether another thread wants the core
   std::chrono::microseconds yield{0};  // then poll between yields; afterwards sleep
   std::chrono::microseconds check_every{1000};
-  bool keeps_core = false;             // spin without looking
-  std::chrono::microseconds slice{0};  // to ask for after a lost time slice (AskForSlices); 0: none
+  bool keeps_core = false;  // spin without looking
+  // A thread asks for slices of this length before it first yields (AskForSlices); 0: it does not ask. Either all threads
+  // that share a core ask or none: the scheduler takes one with short slices again and again before one with long ones.
+  std::chrono::microseconds slice{0};
 };
 
 // A caller has nothing else to do; a stream's thread waits while the caller computes.

@@ -90,7 +90,9 @@ void Communicator::SetUp(Deadline deadline) {
   const int busy = agreement_.neighbours * agreement_.threads;
   wait_policy_ = host::ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores);
   stream_wait_policy_ = host::ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores, host::WhoWaits::stream);
-  wait_policy_.slice = stream_wait_policy_.slice = std::chrono::microseconds(options_.settings.slice_us);
+  // Ranks that outnumber cores wait by yielding. All ask for short slices, so that beside a program that computes they
+  // get the core back soon.
+  if (wait_policy_.spin.count() == 0) wait_policy_.slice = std::chrono::microseconds(options_.settings.slice_us);
   sleeper_ = std::make_unique<host::Sleeper>(*fabric_);
   driver_ = host::Driver(sleeper_.get(), wait_policy_);
   if (options_.settings.threads > 1) {
