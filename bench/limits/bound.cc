@@ -80,6 +80,17 @@ double LatencyUs(Collective collective, int ranks, const Limits& limits) {
                   : (on_fullest - 1) * limits.yield_round_trip_us / 2;
 }
 
+// In place, these overwrite blocks that other ranks have to read.
+bool ChangesInputs(const Operation& operation) {
+  switch (operation.collective) {
+    case Collective::all_reduce:
+    case Collective::reduce:
+    case Collective::alltoall:
+    case Collective::alltoallv: return operation.in_place;
+    default: return false;
+  }
+}
+
 // Bytes that the output and the input share in place: the smaller lies inside the larger.
 double OverlapInPlace(const Sides& sides) { return std::min(sides.inputs, sides.outputs); }
 
@@ -114,7 +125,9 @@ double BoundUs(const Operation& operation, int ranks, const Limits& limits) {
   const double streaming =
       std::max(traffic.streamed / curve.At(traffic.working_set), traffic.handled / curve.Highest());
   const double ways = OneWay(operation.collective) ? 2 : 1;
-  const double crossing = limits.crossing.points().empty() ? 0 : traffic.crossing / (ways * limits.crossing.Highest());
+  const bool kept = !ChangesInputs(operation) && traffic.working_set + traffic.crossing <= limits.private_cache_bytes;
+  const double crossing =
+      kept || limits.crossing.points().empty() ? 0 : traffic.crossing / (ways * limits.crossing.Highest());
   return std::max({latency, streaming / kBytesPerUsOfOneGbs, crossing / kBytesPerUsOfOneGbs});
 }
 

@@ -23,14 +23,16 @@
 //              reduce          (C - 1) / C x bytes at every core, then the root's core gathers as much
 //              gather, scatter the blocks that must reach the root's core, or leave it
 //              send/recv       one message for each of its ranks
+//            The bench does not change inputs between calls. So nothing must cross again where a core's own cache holds
+//            what its ranks touch and what they take from others, unless results overwrite what others need.
 // streaming  Each input is read once and each output written once, at the bandwidth measured for the working set per
 //            core: temporal or non-temporal, whichever is better, of d = a + b for reductions and of d = a for movers.
 //            And a mover's core loads and stores each byte of output, though the input may then come from a cache: at the
 //            highest bandwidth of any working set. In place the traffic is the same, the working set smaller. All
 //            cores take part: a broadcast's root brings the data into a cache for the others.
 //
-// The model deliberately omits copies through intermediate buffers (a design choice), first touch of pages, and caches
-// that keep an input from one call to the next (the limits are also measured warm).
+// The model deliberately omits copies through intermediate buffers (a design choice) and first touch of pages. The
+// limits are measured warm, so streaming knows the caches that keep an input from one call to the next.
 //
 // Pure functions; thread-safe.
 #pragma once

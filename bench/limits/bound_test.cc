@@ -82,6 +82,19 @@ TEST(Bound, IsTheSlowerOfCrossingAndStreaming) {
   EXPECT_NEAR(BoundUs(Floats(Collective::broadcast, kMega, 2, true), 2, limits), 2.0 * kMega / 30e3, 1e-6);
 }
 
+TEST(Bound, CountsNoCrossingWhereACacheKeepsTheInputs) {
+  Limits limits = RoundNumbers();
+  limits.crossing = Flat(1);
+  const auto bound = [&](std::size_t cache, bool in_place) {
+    limits.private_cache_bytes = static_cast<double>(cache);
+    return BoundUs(Floats(Collective::all_reduce, kMega, 2, in_place), 2, limits);
+  };
+  // An input, an output, half an input of the other rank and half its result.
+  EXPECT_NEAR(bound(3 * kMega, false), 4.0 * kMega / 40e3, 1e-6);
+  EXPECT_NEAR(bound(3 * kMega - 1, false), 1.0 * kMega / 1e3, 1e-6);
+  EXPECT_NEAR(bound(3 * kMega, true), 1.0 * kMega / 1e3, 1e-6) << "results overwrite inputs";
+}
+
 TEST(Bound, GrowsWithSizeAndRanks) {
   const Limits limits = RoundNumbers();
   for (int i = 0; i < kCollectives; ++i) {

@@ -54,6 +54,7 @@ Json ToJson(const Limits& limits) {
   Json json = {{"cores", limits.cores},
                {"line_round_trip_us", limits.line_round_trip_us},
                {"yield_round_trip_us", limits.yield_round_trip_us},
+               {"private_cache_bytes", limits.private_cache_bytes},
                {"crossing_gbs", CurveToJson(limits.crossing)},
                {"bandwidth", Json::array()}};
   for (const CoreBandwidth& entry : limits.bandwidth) {
@@ -71,6 +72,7 @@ Limits LimitsFromJson(const Json& json) {
   limits.cores = json.at("cores");
   limits.line_round_trip_us = json.at("line_round_trip_us");
   limits.yield_round_trip_us = json.at("yield_round_trip_us");
+  limits.private_cache_bytes = json.value("private_cache_bytes", 0.0);  // older files do not have it
   limits.crossing = CurveFromJson(json.at("crossing_gbs"));
   for (const Json& entry : json.at("bandwidth")) {
     limits.bandwidth.push_back({entry.at("cores"), CurveFromJson(entry.at("copy_gbs")),

@@ -48,6 +48,7 @@ struct Limits {
   int cores = 1;
   double line_round_trip_us = 0;   // a cache line, between two cores and back; 0 with a single core
   double yield_round_trip_us = 0;  // one core, between two threads and back by sched_yield
+  double private_cache_bytes = 0;  // of a core, its largest (L2), as the system reports it; 0: none
   // Each of two cores copies what the other has just written, both at once. By the number of bytes copied, counted
   // once.
   BandwidthCurve crossing;

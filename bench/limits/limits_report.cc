@@ -17,7 +17,9 @@ namespace tutti::bench {
 void PrintLimits(const Limits& limits) {
   fmt::print("# {} cores\n", limits.cores);
   if (limits.cores > 1) fmt::print("# cache line, between two cores and back : {:.3f} us\n", limits.line_round_trip_us);
-  fmt::print("# sched_yield, on one core and back      : {:.3f} us\n#\n", limits.yield_round_trip_us);
+  fmt::print("# sched_yield, on one core and back      : {:.3f} us\n", limits.yield_round_trip_us);
+  fmt::print("# a core's own cache                     : {}\n#\n",
+             report::FormatSize(static_cast<std::size_t>(limits.private_cache_bytes)));
   if (!limits.crossing.points().empty()) {
     fmt::print("# a core copies what another has just written, both ways at once (GB/s, bytes copied)\n");
     for (const auto& point : limits.crossing.points()) {

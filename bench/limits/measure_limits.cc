@@ -2,6 +2,7 @@
 // only once.
 #include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -223,6 +224,7 @@ Limits MeasureLimits(const std::function<void(const std::string&)>& report) {
   const Kernel add_nt = {3, AddFloatsNonTemporal};
   Limits limits;
   limits.cores = std::min(CoresAllowed(), kMostCores);
+  limits.private_cache_bytes = static_cast<double>(std::max(0L, ::sysconf(_SC_LEVEL2_CACHE_SIZE)));
   report("between cores");
   RefreshCoreDistance(limits);
   for (int cores = 1; cores <= limits.cores; cores *= 2) {
