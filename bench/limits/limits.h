@@ -58,7 +58,7 @@ struct Limits {
   const CoreBandwidth& With(int cores) const;
 };
 
-// Takes about ten seconds. Calls `report` with what is being measured.
+// Takes about fifteen seconds. Calls `report` with what is being measured.
 Limits MeasureLimits(const std::function<void(const std::string&)>& report);
 
 // Repeats, in a fraction of a second, the measurements that depend on where the cores are now: round trips and

@@ -29,8 +29,10 @@ constexpr double kTrialUs = 8'000;
 constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kPage = 4096;
 constexpr int kMostCores = 64;  // enough to fill any memory bus
-constexpr std::array<std::size_t, 9> kBufferSizes = {4u << 10, 16u << 10, 64u << 10, 256u << 10, 1u << 20,
-                                                     4u << 20, 16u << 20, 64u << 20, 128u << 20};
+// Close together where caches end: between two points a curve falls evenly, while bandwidth falls at the end of a cache.
+constexpr std::array<std::size_t, 13> kBufferSizes = {4u << 10,  16u << 10, 64u << 10, 256u << 10, 512u << 10,
+                                                      1u << 20,  2u << 20,  4u << 20,  8u << 20,   16u << 20,
+                                                      32u << 20, 64u << 20, 128u << 20};
 constexpr std::array<std::size_t, 8> kCrossingSizes = {512,       1024,       4096,       16u << 10,
                                                        64u << 10, 128u << 10, 512u << 10, 1u << 20};
 

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <thread>
 
+#include "executors/host/time_slice.h"
+
 namespace tutti::host {
 namespace {
 
@@ -60,6 +62,24 @@ TEST(Driver, StopsOfferingTheCoreToAThreadThatComputes) {
   // An offer every few microseconds would lose a slice each time: a hundred of some 4 ms.
   EXPECT_LE(counts.lost_slices, 10u);
   EXPECT_EQ(counts.sleeps, 0u);
+}
+
+TEST(Driver, AsksForShortSlicesBeforeItYields) {
+  if (SliceOfThread() == std::chrono::microseconds(0)) GTEST_SKIP() << "the kernel is older than 6.12";
+  const auto slice_after = [](WaitPolicy policy) {
+    auto slice = SliceOfThread();
+    std::thread([&] {
+      Driver driver(nullptr, policy);
+      driver.Drive([calls = 0]() mutable { return ++calls > 100 ? Run::Progress::done : Run::Progress::blocked; },
+                   [](auto) { return true; });
+      slice = SliceOfThread();
+    }).join();
+    return slice;
+  };
+  WaitPolicy policy{std::chrono::microseconds(0), kLong};
+  EXPECT_EQ(slice_after(policy), SliceOfThread());
+  policy.slice = std::chrono::microseconds(200);
+  EXPECT_EQ(slice_after(policy), policy.slice);
 }
 
 TEST(WaitPolicy, GivesCoresToThoseWhoComputeWhereThereAreFew) {

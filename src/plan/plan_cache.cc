@@ -1,8 +1,8 @@
 #include "src/plan/plan_cache.h"
 
 #include <algorithm>
-#include <ranges>
-#include <string_view>
+#include <sstream>
+#include <string>
 
 #include "base/log.h"
 #include "base/numbers/datatype.h"
@@ -111,9 +111,8 @@ class PlanCache::HostPlanner final : public CallPlanner {
     const ServingProgram* const serving = context_.programs->For(asked);
     if (LogEnabled(Subject::select) && rank() == 0) {
       Log(Subject::select, "{} on {} ranks:", DescribeCall(PackCall(asked), asked.count), tuning().nranks);
-      const std::string candidates = context_.selector->Explain(kind, bytes, serving != nullptr);
-      for (const auto line : std::views::split(candidates, '\n'))
-        Log(Subject::select, "{}", std::string_view(line.begin(), line.end()));
+      std::istringstream candidates(context_.selector->Explain(kind, bytes, serving != nullptr));
+      for (std::string line; std::getline(candidates, line);) Log(Subject::select, "{}", line);
     }
     if (serving != nullptr) return {context_.selector->Choose(*serving, kind, bytes), serving->own()};
     auto choice = context_.selector->Choose(kind, bytes);
