@@ -48,6 +48,7 @@ case $2 in
     for signal in TERM CONT; do
       for killed in 0 1; do
         port=$((port + 1))
+        rm -f "$work"/*  # a rank empties its file only when it starts, and until then the last job's result is there
         for rank in 0 1; do
           RANK=$rank MASTER_PORT=$port "$bench" "${endless[@]}" >"$work/$rank" 2>&1 &
           ranks[rank]=$!
@@ -75,5 +76,9 @@ case $2 in
     expect "launcher, which has already chosen the ranks" "$output"
     output=$(MASTER_PORT=$port examples/run.sh 2 "$bench" grid 2>&1) && exit 1
     expect '"grid" starts its own ranks: run it without a launcher' "$output"
+    output=$(MASTER_PORT=$port examples/run.sh 2 "$bench" all_reduce --busy 1 2>&1) && exit 1
+    expect "busy starts its own processes: run tutti-bench without a launcher" "$output"
+    output=$("$bench" grid --busy 1 2>&1) && exit 1
+    expect "busy goes with one collective" "$output"
     ;;
 esac

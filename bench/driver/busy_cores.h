@@ -1,27 +1,16 @@
-// Processes that compute without pause on some cores, as another user's job would.
+// Processes that compute without pause, as another user's job would.
 //
 // Thread-safety: one thread.
 #pragma once
 
-#include <sys/types.h>
-
 #include <vector>
+
+#include "bench/driver/process.h"
 
 namespace tutti::bench {
 
-class BusyCores {
- public:
-  // Starts `count` processes: on the last core that this process may use, on the one before it, and so on. Throws
-  // std::system_error if one cannot start.
-  explicit BusyCores(int count);
-  ~BusyCores();
-  BusyCores(const BusyCores&) = delete;
-  BusyCores& operator=(const BusyCores&) = delete;
-
- private:
-  void End();
-
-  std::vector<pid_t> processes_;
-};
+// Starts `count` processes: on the last core that this process may use, on the one before it, and so on. Throws
+// std::runtime_error if one cannot start.
+std::vector<Process> KeepLastCoresBusy(int count);
 
 }  // namespace tutti::bench

@@ -25,7 +25,7 @@ int Run(int argc, char** argv) {
   int status = EXIT_SUCCESS;
   const std::optional<Options> options = ParseOptions(argc, argv, 0, &status);
   if (!options) return status;
-  const BusyCores busy(options->busy);
+  const std::vector<Process> busy = KeepLastCoresBusy(options->busy);
   if (options->name == "limits") return ReportLimits(*options);
   if (options->name == "grid") return RunGrid(*options);
   if (options->name == "device") return ReportDevice(*options);

@@ -199,6 +199,8 @@ void ResolveRanks(const Raw& raw, int launched_ranks, Options& options) {
     }
     if (!raw.peers.empty())
       throw std::invalid_argument("--vs starts its own ranks: run tutti-bench without a launcher");
+    if (options.busy > 0)
+      throw std::invalid_argument("--busy starts its own processes: run tutti-bench without a launcher");
     options.ranks = launched_ranks;
     return;
   }
@@ -248,6 +250,8 @@ void Resolve(const Raw& raw, int launched_ranks, Options& options) {
     CheckWritable(*file);
   }
   options.sizes = SizesOf(raw);
+  if (options.busy > 0 && !CollectiveNamed(options.name))
+    throw std::invalid_argument("--busy goes with one collective: the machine's limits are measured undisturbed");
   options.types = TypesOf(raw.type);
   options.ops = OpsOf(raw.op);
   ResolveRanks(raw, launched_ranks, options);

@@ -84,7 +84,6 @@ double LatencyUs(Collective collective, int ranks, const Limits& limits) {
 bool ChangesInputs(const Operation& operation) {
   switch (operation.collective) {
     case Collective::all_reduce:
-    case Collective::reduce:
     case Collective::alltoall:
     case Collective::alltoallv: return operation.in_place;
     default: return false;

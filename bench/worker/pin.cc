@@ -6,7 +6,7 @@
 
 namespace tutti::bench {
 
-void PinToCore(int rank) {
+void PinToCore(int rank, pid_t thread) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
@@ -16,7 +16,7 @@ void PinToCore(int rank) {
     cpu_set_t mine;
     CPU_ZERO(&mine);
     CPU_SET(cpu, &mine);
-    ::sched_setaffinity(0, sizeof mine, &mine);
+    ::sched_setaffinity(thread, sizeof mine, &mine);
     return;
   }
 }

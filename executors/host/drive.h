@@ -21,8 +21,8 @@ struct WaitPolicy {
   std::chrono::microseconds yield{0};  // then poll between yields; afterwards sleep
   std::chrono::microseconds check_every{1000};
   bool keeps_core = false;  // spin without looking
-  // A thread asks for slices of this length before it first yields (AskForSlices); 0: it does not ask. Either all threads
-  // that share a core ask or none: the scheduler takes one with short slices again and again before one with long ones.
+  // A thread asks for slices of this length before it first yields (AskForSlices); 0: it does not ask. The scheduler
+  // takes a thread with short slices again and again before one with long ones, so all ranks of a core must ask, or none.
   std::chrono::microseconds slice{0};
 };
 
@@ -38,7 +38,9 @@ struct WaitCounts {
   std::uint64_t sleeps = 0;
   // Sleeps that ended without a ring, although there was something to do.
   std::uint64_t late = 0;
-  std::uint64_t lost_slices = 0;  // the core was given up, and another thread kept it for a time slice
+  // Another thread kept the core for a time slice after a yield. YieldPromptly() looks at one wait in
+  // kPromptWaitsPerLook, so there were at least as many.
+  std::uint64_t lost_slices = 0;
 };
 
 enum class DriveResult { done, faulted, stopped };

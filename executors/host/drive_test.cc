@@ -14,8 +14,8 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// What a thread that waits by `policy` has counted when another thread, on the only core that either may use, has
-// computed for `work` in turns of `turn`, after each of which it gives the core up.
+// Confines two threads to one core. One computes for `work` and gives the core up after every `turn`. The other waits for
+// it by `policy`; its counts are the result.
 WaitCounts CountsBesideWork(WaitPolicy policy, Clock::duration work, Clock::duration turn) {
   cpu_set_t all, one;
   sched_getaffinity(0, sizeof(all), &all);

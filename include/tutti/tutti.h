@@ -277,7 +277,7 @@ typedef struct {
   uint64_t waitYields; /* times it gave the core away */
   uint64_t waitSleeps; /* times it slept until a peer rang */
   uint64_t waitLate;   /* sleeps that no ring ended although there was work, 50 ms each; should be 0 */
-  uint64_t waitLostSlices; /* times another thread then kept the core for 0.5 ms or more: it computes there */
+  uint64_t waitLostSlices; /* at least so often, another thread then kept the core for 0.5 ms or more: it computes */
 } tuttiCounters_t;
 TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters);
 

@@ -65,7 +65,7 @@ class Builder {
   }
 
  private:
-  // What the slots that a step fills may refer to.
+  // A step's slots may refer to memory instead of holding data: to the user's input, or to a result of this call.
   enum class Referred : char { nothing, input, result };
   static Referred ReferredBy(const schedule::Step& step) {
     const int operand = schedule::ReferableOf(step);
@@ -326,8 +326,8 @@ class Builder {
       const Referred referred = refers_[source.filled_by];
       if (referred == Referred::nothing) continue;
       ++fetching.fetches;
-      // A copy's own destination is counted already. What the peer has just written comes from its core, as a slot does;
-      // its user's data may have left that core.
+      // The model counts a result that the peer has just written as a slot, because the peer's core still holds it. It
+      // counts the peer's input as memory. (A copy's own destination is counted already.)
       if (referred == Referred::input) {
         ++fetching.memory;
         --fetching.slot_reads;

@@ -33,14 +33,14 @@ struct BoundPlan {
   std::uint64_t signature;
   host::Plan plan;
   host::Run run;
-  // Whether results are stored past the caches.
-  bool StreamsOutput(const Operation& asked) const;
   std::size_t touched;      // bytes, by all ranks of a cache
   std::size_t cached;       // bytes that the cache holds
   std::size_t input_bytes;  // of the buffers, from their first byte to the last one used
   std::size_t output_bytes;
   std::uint64_t operations = 0;  // done
 
+  // Whether results are stored past the caches.
+  bool StreamsOutput(const Operation& asked) const;
   std::optional<PlanSummary> summary() const { return PlanSummary{choice, plan.channels().size(), plan.config()}; }
 };
 
