@@ -157,6 +157,7 @@ class Runner {
     FillElements(case_.type, input, part_.send_count, [&](std::size_t i) { return inputs_(rank_, i); });
     arena.Put(arena.send(), wanted_send);
     arena.Put(arena.receive(), wanted_receive);
+    if (case_.what == What::bcast) arena.Put(receive, {input, input + SendBytes()});  // the root's only buffer
 
     // The memory expected afterwards: unchanged except for the output.
     const bool output_in_send = in_place && larger == arena.send();
@@ -288,11 +289,7 @@ class Runner {
       case What::all_reduce: return tuttiAllReduce(send, receive, c, type, case_.op, comm, stream);
       case What::reduce: return tuttiReduce(send, receive, c, type, case_.op, case_.root, comm, stream);
       case What::broadcast: return tuttiBroadcast(send, receive, c, type, case_.root, comm, stream);
-      case What::bcast: {
-        const bool is_root = rank_ == case_.root;
-        if (is_root && c != 0) std::memcpy(receive, send, c * size_);
-        return tuttiBcast(receive, c, type, case_.root, comm, stream);
-      }
+      case What::bcast: return tuttiBcast(receive, c, type, case_.root, comm, stream);
       case What::reduce_scatter: return tuttiReduceScatter(send, receive, c, type, case_.op, comm, stream);
       case What::all_gather: return tuttiAllGather(send, receive, c, type, comm, stream);
       case What::alltoall: return tuttiAlltoAll(send, receive, c, type, comm, stream);

@@ -71,6 +71,8 @@ std::byte* Gpu::AllocateShared(std::size_t bytes) const {
 
 void Gpu::Put(std::byte* to, const void* from, std::size_t bytes) const {
   Call("cuMemcpyHtoD_v2", reinterpret_cast<Pointer>(to), from, bytes);
+  // That call may return when it has read pageable memory, and other streams do not wait for the null stream.
+  Call<void*>("cuStreamSynchronize", nullptr);
 }
 
 void Gpu::Get(void* to, const std::byte* from, std::size_t bytes) const {

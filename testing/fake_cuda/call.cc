@@ -9,6 +9,7 @@ namespace tutti::standin {
 namespace {
 
 std::atomic<bool> initialized{false};
+std::atomic<bool> lost{false};
 thread_local bool in_host_function = false;
 
 // A forked child has none of the streams' threads. The real driver does not survive a fork either.
@@ -19,7 +20,10 @@ void ForgetInChild() { initialized = false; }
 void RequireUsable() {
   Require(initialized, CUDA_ERROR_NOT_INITIALIZED);
   Require(!in_host_function, CUDA_ERROR_NOT_PERMITTED);
+  Require(!lost, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
+
+void LoseContext() { lost = true; }
 
 void SetInitialized() {
   static std::once_flag once;

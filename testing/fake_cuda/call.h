@@ -22,6 +22,8 @@ inline void Require(bool holds, CUresult otherwise) {
 // Fails unless the driver is initialized, by this process and not its parent, and no host function runs in this thread.
 void RequireUsable();
 void SetInitialized();
+// From now on the driver refuses every call, as it does after a kernel has faulted.
+void LoseContext();
 
 // While it lives, this thread runs a host function, which must not call the driver.
 class InHostFunction {

@@ -1,7 +1,9 @@
 // Contexts: the device that each thread uses.
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -57,7 +59,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
     Require(device >= 0 && device < TheEnvironment().devices, CUDA_ERROR_INVALID_DEVICE);
     auto& uses = TheUses();
     const std::lock_guard lock(uses.mutex);
-    ++uses.retained[static_cast<std::size_t>(device)];
+    const bool made = uses.retained[static_cast<std::size_t>(device)]++ == 0;
+    if (made) std::this_thread::sleep_for(std::chrono::milliseconds(TheEnvironment().context_ms));
     *context = ContextOf(device);
   });
 }

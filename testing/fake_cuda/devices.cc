@@ -46,8 +46,6 @@ int Attribute(CUdevice_attribute attribute, CUdevice device) {
       {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
       {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
       {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
-      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
-      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
       {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1},
       {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
       {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},
@@ -55,6 +53,8 @@ int Attribute(CUdevice_attribute attribute, CUdevice device) {
   };
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return TheEnvironment().multiprocessors;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return TheEnvironment().capability / 10;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return TheEnvironment().capability % 10;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: return kFirstBus + device;
     default: break;
   }
@@ -142,7 +142,7 @@ CUresult DeviceGetUuidV1(CUuuid* uuid, CUdevice device) { return cuDeviceGetUuid
 CUresult cuDeviceTotalMem(std::size_t* bytes, CUdevice device) {
   return Answer([&] {
     RequireDevice(device);
-    *bytes = kDeviceBytes;
+    *bytes = TheEnvironment().memory_bytes;
   });
 }
 

@@ -10,11 +10,11 @@ inline constexpr int kMaxBlockThreads = 1024;
 inline constexpr int kMaxMultiprocessorThreads = 2048;
 inline constexpr int kMaxMultiprocessorBlocks = 32;
 inline constexpr int kMultiprocessorRegisters = 65536;
+inline constexpr int kThreadRegisters = 128;  // of any kernel: as many as the library's have
 inline constexpr int kSharedPerMultiprocessor = 228 << 10;
 inline constexpr int kSharedPerBlock = 48 << 10;        // without asking
 inline constexpr int kSharedPerBlockOptin = 227 << 10;  // having asked
 inline constexpr int kSharedReserved = 1 << 10;         // of each block
-inline constexpr unsigned long long kDeviceBytes = 64ULL << 30;
 
 // The device of the calling thread's current context.
 CUdevice CurrentDevice();

@@ -10,6 +10,11 @@ int Number(const char* name, int otherwise) {
   return text == nullptr || *text == '\0' ? otherwise : std::atoi(text);
 }
 
+std::size_t Megabytes(const char* name) {
+  constexpr int kOtherwise = 64 << 10;
+  return static_cast<std::size_t>(Number(name, kOtherwise)) << 20;
+}
+
 }  // namespace
 
 const Environment& TheEnvironment() {
@@ -18,8 +23,16 @@ const Environment& TheEnvironment() {
       .multiprocessors = Number("TUTTI_STANDIN_SMS", 64),
       .peers = Number("TUTTI_STANDIN_PEERS", 1) != 0,
       .driver_version = Number("TUTTI_STANDIN_DRIVER", 13000),
+      .capability = Number("TUTTI_STANDIN_CAPABILITY", 90),
       .block_threads = Number("TUTTI_STANDIN_THREADS", 1),
       .synchronous = Number("TUTTI_STANDIN_SYNC", 0) != 0,
+      .apart = Number("TUTTI_STANDIN_APART", 0) != 0,
+      .late_us = Number("TUTTI_STANDIN_LATE_US", 0),
+      .allocations_wait = Number("TUTTI_STANDIN_ALLOCATIONS_WAIT", 0) != 0,
+      .context_ms = Number("TUTTI_STANDIN_CONTEXT_MS", 0),
+      .memory_bytes = Megabytes("TUTTI_STANDIN_MEMORY_MB"),
+      .pinned_bytes = Megabytes("TUTTI_STANDIN_PINNED_MB"),
+      .imports = Number("TUTTI_STANDIN_IMPORTS", 4096),
   };
   return environment;
 }

@@ -7,3 +7,6 @@
 
 // Does host work in stream order. Unlike a host function, it may be captured, with everything it holds.
 extern "C" CUresult standinEnqueue(CUstream stream, const std::function<void()>& work);
+
+// The whole life of a processor (processor/processor.h), which serves the process at the other end of this socket.
+extern "C" [[noreturn]] void standinServe(int control);

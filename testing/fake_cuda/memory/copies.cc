@@ -18,18 +18,24 @@
 namespace tutti::standin {
 namespace {
 
-// Memory inside a range that the driver knows, or pageable host memory, which it does not know.
-enum class Side { kKnown, kPageable };
+// One end of a copy: memory inside a range that the driver knows, or pageable host memory, which it does not know.
+struct End {
+  bool pageable;
+  std::byte* data;                   // where the driver itself reaches it
+  std::shared_ptr<Mapping> mapping;  // keeps it
+};
 
-Side Check(std::uintptr_t address, std::size_t bytes) {
+End Check(std::uintptr_t address, std::size_t bytes) {
   const auto range = Ranges::Instance().Find(address);
-  if (!range) return Side::kPageable;
-  Require(bytes <= range->bytes - (address - range->address), CUDA_ERROR_INVALID_VALUE);
-  return Side::kKnown;
+  if (!range) return {true, static_cast<std::byte*>(Pointer(address)), nullptr};
+  const std::size_t from_start = address - range->address;
+  Require(bytes <= range->bytes - from_start, CUDA_ERROR_INVALID_VALUE);
+  if (range->mapping == nullptr) return {false, static_cast<std::byte*>(Pointer(address)), nullptr};
+  return {false, range->mapping->view() + from_start, range->mapping};
 }
 
 void RequireKnown(std::uintptr_t address, std::size_t bytes) {
-  Require(bytes == 0 || Check(address, bytes) == Side::kKnown, CUDA_ERROR_INVALID_VALUE);
+  Require(bytes == 0 || !Check(address, bytes).pageable, CUDA_ERROR_INVALID_VALUE);
 }
 
 bool Captured(const Stream& stream) {
@@ -41,31 +47,40 @@ bool Captured(const Stream& stream) {
 void Copy(CUstream handle, std::uintptr_t to, std::uintptr_t from, std::size_t bytes) {
   const auto stream = StreamOf(handle);
   if (bytes == 0) return;
-  const Side target = Check(to, bytes);
-  const Side source = Check(from, bytes);
-  if (source == Side::kPageable && target == Side::kKnown && !Captured(*stream)) {
-    const auto* first = static_cast<const std::byte*>(Pointer(from));
-    auto taken = std::make_shared<const std::vector<std::byte>>(first, first + bytes);
-    Enqueue(stream, [to, taken = std::move(taken)] { std::memcpy(Pointer(to), taken->data(), taken->size()); });
+  const End target = Check(to, bytes);
+  const End source = Check(from, bytes);
+  if (source.pageable && !target.pageable && !Captured(*stream)) {
+    auto taken = std::make_shared<const std::vector<std::byte>>(source.data, source.data + bytes);
+    Enqueue(stream,
+            [target, taken = std::move(taken)] { std::memcpy(target.data, taken->data(), taken->size()); });
     return;
   }
-  const auto done = Enqueue(stream, [=] { std::memmove(Pointer(to), Pointer(from), bytes); });
-  if (target == Side::kPageable) done.Wait();
+  const auto done = Enqueue(stream, [=] { std::memmove(target.data, source.data, bytes); });
+  if (target.pageable) done.Wait();
 }
 
+// A late driver waits only where the real one must: it may return when it has read pageable memory, and does not wait
+// for copies inside a device. Then only the null stream's later work is sure to see the copy.
 void CopyNow(std::uintptr_t to, std::uintptr_t from, std::size_t bytes) {
   ForbidWhileCapturing();
   Copy(nullptr, to, from, bytes);
-  StreamOf(nullptr)->Now().Wait();
+  const auto on_device = [](std::uintptr_t address) {
+    const auto range = Ranges::Instance().Find(address);
+    return range && range->OnDevice();
+  };
+  const bool leaves = TheEnvironment().late_us > 0 && on_device(to) &&
+                      (on_device(from) || Check(from, bytes).pageable);
+  if (!leaves) StreamOf(nullptr)->Now().Wait();
 }
 
 template <class T>
 Moment Fill(CUstream handle, CUdeviceptr to, T value, std::size_t count) {
   const auto stream = StreamOf(handle);
   Require(to % sizeof(T) == 0, CUDA_ERROR_INVALID_VALUE);
+  const End target = Check(to, count * sizeof(T));
   // A library unaware of the driver hands out ordinary memory as a device's (environment.h).
-  if (!TheEnvironment().synchronous) RequireKnown(to, count * sizeof(T));
-  return Enqueue(stream, [=] { std::fill_n(static_cast<T*>(Pointer(to)), count, value); });
+  Require(TheEnvironment().synchronous || count == 0 || !target.pageable, CUDA_ERROR_INVALID_VALUE);
+  return Enqueue(stream, [=] { std::fill_n(reinterpret_cast<T*>(target.data), count, value); });
 }
 
 }  // namespace
@@ -128,7 +143,8 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUst
 CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, std::size_t count) {
   return Answer([&] {
     ForbidWhileCapturing();
-    Fill(nullptr, to, value, count).Wait();
+    const auto done = Fill(nullptr, to, value, count);
+    if (TheEnvironment().late_us == 0) done.Wait();
   });
 }
 

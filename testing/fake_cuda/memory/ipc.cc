@@ -55,7 +55,7 @@ std::uintptr_t Import(const Exported& exported) {
     close(file);
     Fail(CUDA_ERROR_INVALID_VALUE);  // the memory was freed, and its descriptor now refers to something else
   }
-  auto mapping = std::make_shared<Mapping>(file, exported.bytes);
+  auto mapping = std::make_shared<Mapping>(file, exported.bytes, true);
   const auto address = mapping->address();
   Ranges::Instance().Add({.address = address,
                           .bytes = exported.bytes,
@@ -96,6 +96,10 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigne
     const std::lock_guard lock(imports.mutex);
     const std::pair file{exported.file_system, exported.number};
     auto found = imports.by_file.find(file);
+    if (found == imports.by_file.end()) {
+      Require(imports.by_file.size() < static_cast<std::size_t>(TheEnvironment().imports), CUDA_ERROR_OUT_OF_MEMORY);
+      MayWaitForKernels();
+    }
     if (found == imports.by_file.end()) found = imports.by_file.emplace(file, Imports::One{Import(exported), 0}).first;
     ++found->second.uses;
     *pointer = found->second.address;

@@ -9,6 +9,8 @@
 
 #include "testing/fake_cuda/call.h"
 #include "testing/fake_cuda/devices.h"
+#include "testing/fake_cuda/environment.h"
+#include "testing/fake_cuda/processor/processor.h"
 #include "testing/fake_cuda/stream/capture.h"
 #include "testing/fake_cuda/stream/stream.h"
 
@@ -23,41 +25,61 @@ Range Allocate(std::size_t bytes, Kind kind) {
   ForbidWhileCapturing();
   const CUdevice device = CurrentDevice();
   Require(bytes > 0, CUDA_ERROR_INVALID_VALUE);
-  if (kind == Kind::kDevice) {
-    const std::size_t used = Ranges::Instance().DeviceBytes(device);
-    Require(bytes <= kDeviceBytes - used, CUDA_ERROR_OUT_OF_MEMORY);
-  }
-  auto mapping = Mapping::Make(bytes);
-  if (kind == Kind::kDevice) std::memset(Pointer(mapping->address()), kSoil, std::min(bytes, kSoiledBytes));
+  MayWaitForKernels();
+  const bool pinned = kind == Kind::kPinned;
+  const std::size_t used = pinned ? Ranges::Instance().PinnedBytes() : Ranges::Instance().DeviceBytes(device);
+  const std::size_t most = pinned ? TheEnvironment().pinned_bytes : TheEnvironment().memory_bytes;
+  Require(used <= most && bytes <= most - used, CUDA_ERROR_OUT_OF_MEMORY);
+  auto mapping = Mapping::Make(bytes, kind == Kind::kDevice);
+  if (!pinned) std::memset(mapping->view(), kSoil, std::min(bytes, kSoiledBytes));
   Range range{.address = mapping->address(), .bytes = bytes, .kind = kind, .device = device, .mapping = mapping};
   Ranges::Instance().Add(range);
   return range;
 }
 
-}  // namespace
-
-Mapping::Mapping(int file, std::size_t bytes) : file_(file), bytes_(bytes) {
-  void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (pages == MAP_FAILED) {
-    close(file);
-    Fail(CUDA_ERROR_OUT_OF_MEMORY);
-  }
-  address_ = Address(pages);
+void* Pages(std::uintptr_t at, std::size_t bytes, int protection, int file) {
+  const int fixed = at != 0 ? MAP_FIXED_NOREPLACE : 0;
+  void* const pages = mmap(Pointer(at), bytes, protection, MAP_SHARED | fixed, file, 0);
+  Require(pages != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
+  return pages;
 }
 
-std::shared_ptr<Mapping> Mapping::Make(std::size_t bytes) {
+}  // namespace
+
+Mapping::Mapping(int file, std::size_t bytes, bool hidden) : file_(file), bytes_(bytes) {
+  try {
+    constexpr int kBoth = PROT_READ | PROT_WRITE;
+    const bool apart = TheEnvironment().apart;
+    const std::uintptr_t wanted = apart ? Processor::Reserve(bytes) : 0;
+    void* const pages = Pages(wanted, bytes, apart && hidden ? PROT_NONE : kBoth, file);
+    address_ = Address(pages);
+    view_ = static_cast<std::byte*>(apart && hidden ? Pages(0, bytes, kBoth, file) : pages);
+    if (apart) Processor::Instance().Map(address_, bytes, file, 0);
+  } catch (...) {
+    Release();
+    throw;
+  }
+}
+
+void Mapping::Release() {
+  if (address_ != 0) munmap(Pointer(address_), bytes_);
+  if (view_ != nullptr && Address(view_) != address_) munmap(view_, bytes_);
+  close(file_);
+}
+
+std::shared_ptr<Mapping> Mapping::Make(std::size_t bytes, bool hidden) {
   const int file = memfd_create("tutti-standin", MFD_CLOEXEC);
   Require(file >= 0, CUDA_ERROR_OUT_OF_MEMORY);
   if (ftruncate(file, static_cast<off_t>(bytes)) != 0) {
     close(file);
     Fail(CUDA_ERROR_OUT_OF_MEMORY);
   }
-  return std::make_shared<Mapping>(file, bytes);
+  return std::make_shared<Mapping>(file, bytes, hidden);
 }
 
 Mapping::~Mapping() {
-  munmap(Pointer(address_), bytes_);
-  close(file_);
+  if (TheEnvironment().apart) Processor::Instance().Unmap(address_, bytes_);
+  Release();
 }
 
 Ranges& Ranges::Instance() {
@@ -97,9 +119,23 @@ std::size_t Ranges::DeviceBytes(CUdevice device) const {
   const std::lock_guard lock(mutex_);
   std::size_t bytes = 0;
   for (const auto& [address, range] : ranges_) {
-    if (range.kind == Kind::kDevice && range.device == device) bytes += range.bytes;
+    if (range.OnDevice() && range.kind != Kind::kImported && range.device == device) bytes += range.bytes;
   }
   return bytes;
+}
+
+std::size_t Ranges::PinnedBytes() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t bytes = 0;
+  for (const auto& [address, range] : ranges_) {
+    if (!range.OnDevice()) bytes += range.bytes;
+  }
+  return bytes;
+}
+
+void MayWaitForKernels() {
+  if (!TheEnvironment().allocations_wait) return;
+  for (CUdevice device = 0; device < TheEnvironment().devices; ++device) WaitForAll(device);
 }
 
 }  // namespace tutti::standin
@@ -110,22 +146,31 @@ CUresult cuMemAlloc(CUdeviceptr* pointer, std::size_t bytes) {
   return Answer([&] { *pointer = Allocate(bytes, Kind::kDevice).address; });
 }
 
+// Host code may use it, too, also while kernels run.
+CUresult cuMemAllocManaged(CUdeviceptr* pointer, std::size_t bytes, unsigned flags) {
+  return Answer([&] {
+    Require(flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST, CUDA_ERROR_INVALID_VALUE);
+    *pointer = Allocate(bytes, Kind::kManaged).address;
+  });
+}
+
 // Waits for the device, as the real one does, so that no kernel loses memory that it uses.
 CUresult cuMemFree(CUdeviceptr pointer) {
   return Answer([&] {
     ForbidWhileCapturing();
     if (pointer == 0) return;
     const auto range = Ranges::Instance().Find(pointer);
-    Require(range && range->address == pointer && range->kind == Kind::kDevice, CUDA_ERROR_INVALID_VALUE);
+    Require(range && range->address == pointer && range->OnDevice() && range->kind != Kind::kImported,
+            CUDA_ERROR_INVALID_VALUE);
     WaitForAll(range->device);
-    Ranges::Instance().Remove(pointer, Kind::kDevice, CUDA_ERROR_INVALID_VALUE);
+    Ranges::Instance().Remove(pointer, range->kind, CUDA_ERROR_INVALID_VALUE);
   });
 }
 
 CUresult cuMemGetInfo(std::size_t* free, std::size_t* total) {
   return Answer([&] {
-    *free = kDeviceBytes - Ranges::Instance().DeviceBytes(CurrentDevice());
-    *total = kDeviceBytes;
+    *free = TheEnvironment().memory_bytes - Ranges::Instance().DeviceBytes(CurrentDevice());
+    *total = TheEnvironment().memory_bytes;
   });
 }
 
@@ -151,6 +196,9 @@ CUresult cuMemHostRegister(void* pointer, std::size_t bytes, unsigned /*flags*/)
     Require(pointer != nullptr && bytes > 0, CUDA_ERROR_INVALID_VALUE);
     const auto address = Address(pointer);
     Require(!Ranges::Instance().Overlaps(address, bytes), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    MayWaitForKernels();
+    Require(Ranges::Instance().PinnedBytes() + bytes <= TheEnvironment().pinned_bytes, CUDA_ERROR_OUT_OF_MEMORY);
+    if (TheEnvironment().apart) Processor::Instance().MapOwn(address, bytes);
     Ranges::Instance().Add(
         {.address = address, .bytes = bytes, .kind = Kind::kRegistered, .device = device, .mapping = nullptr});
   });
@@ -159,7 +207,9 @@ CUresult cuMemHostRegister(void* pointer, std::size_t bytes, unsigned /*flags*/)
 CUresult cuMemHostUnregister(void* pointer) {
   return Answer([&] {
     ForbidWhileCapturing();
-    Ranges::Instance().Remove(Address(pointer), Kind::kRegistered, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    const auto range =
+        Ranges::Instance().Remove(Address(pointer), Kind::kRegistered, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    if (TheEnvironment().apart) Processor::Instance().Unmap(range.address, range.bytes);
   });
 }
 

@@ -1,6 +1,8 @@
 // Ranges of device and host memory that the driver knows.
 //
-// A device's memory is a memfd: the CPU accesses it directly, and other processes map it by the handle they are given.
+// A device's memory is a memfd, which other processes map by the handle they are given. Its address is the driver's
+// name for it; the driver itself accesses it through a view, at the same address unless kernels run apart
+// (processor/processor.h), when host code must not touch it.
 // Thread-safety: all of it.
 #pragma once
 
@@ -17,6 +19,7 @@ namespace tutti::standin {
 
 enum class Kind {
   kDevice,      // cuMemAlloc
+  kManaged,     // cuMemAllocManaged
   kImported,    // of another process's device memory
   kPinned,      // cuMemHostAlloc
   kRegistered,  // the caller's own
@@ -25,20 +28,24 @@ enum class Kind {
 // Pages of an unnamed file.
 class Mapping {
  public:
-  // Takes over `file`; throws Failure if it cannot be mapped.
-  Mapping(int file, std::size_t bytes);
-  static std::shared_ptr<Mapping> Make(std::size_t bytes);
+  // Takes over `file`; throws Failure if it cannot be mapped. `hidden`: from host code, where kernels run apart.
+  Mapping(int file, std::size_t bytes, bool hidden);
+  static std::shared_ptr<Mapping> Make(std::size_t bytes, bool hidden);
   ~Mapping();
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
   std::uintptr_t address() const { return address_; }
+  std::byte* view() const { return view_; }
   int file() const { return file_; }
 
  private:
+  void Release();
+
   const int file_;
   const std::size_t bytes_;
-  std::uintptr_t address_;
+  std::uintptr_t address_ = 0;
+  std::byte* view_ = nullptr;
 };
 
 struct Range {
@@ -49,7 +56,7 @@ struct Range {
   std::uint64_t id = 0;              // never reused
   std::shared_ptr<Mapping> mapping;  // null: the caller's own memory
 
-  bool OnDevice() const { return kind == Kind::kDevice || kind == Kind::kImported; }
+  bool OnDevice() const { return kind == Kind::kDevice || kind == Kind::kManaged || kind == Kind::kImported; }
 };
 
 class Ranges {
@@ -61,7 +68,9 @@ class Ranges {
   Range Remove(std::uintptr_t address, Kind kind, CUresult otherwise);
   std::optional<Range> Find(std::uintptr_t address) const;
   bool Overlaps(std::uintptr_t address, std::size_t bytes) const;
+  // Taken of a device's memory, and pinned in all.
   std::size_t DeviceBytes(CUdevice device) const;
+  std::size_t PinnedBytes() const;
 
  private:
   Ranges() = default;
@@ -69,6 +78,10 @@ class Ranges {
   std::map<std::uintptr_t, Range> ranges_;
   std::uint64_t next_id_ = 1;
 };
+
+// For calls that map memory: the real driver may wait for kernels in them. Waits for those of all devices if the
+// environment says so.
+void MayWaitForKernels();
 
 inline std::uintptr_t Address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 inline void* Pointer(std::uintptr_t address) { return reinterpret_cast<void*>(address); }

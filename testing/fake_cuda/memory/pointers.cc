@@ -26,7 +26,7 @@ void Tell(CUpointer_attribute attribute, const std::optional<Range>& range, CUde
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return Put<CUdeviceptr>(value, range ? pointer : 0);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       // A program must not learn that it could read a device's memory.
-      if (range && range->OnDevice()) Fail(CUDA_ERROR_INVALID_VALUE);
+      if (range && range->OnDevice() && range->kind != Kind::kManaged) Fail(CUDA_ERROR_INVALID_VALUE);
       return Put<void*>(value, range ? Pointer(pointer) : nullptr);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return Put<int>(value, range ? range->device : CU_DEVICE_INVALID);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: return Put<unsigned long long>(value, range ? range->id : 0);
@@ -35,7 +35,7 @@ void Tell(CUpointer_attribute attribute, const std::optional<Range>& range, CUde
     case CU_POINTER_ATTRIBUTE_MAPPED: return Put<bool>(value, range.has_value());
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return Put<bool>(value, range && range->kind == Kind::kDevice);
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return Put<bool>(value, range && range->kind == Kind::kManaged);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return Put<bool>(value, false);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return Put<unsigned long long>(value, 0);
@@ -61,7 +61,8 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
   return Answer([&] {
     const auto range = Ranges::Instance().Find(pointer);
     for (unsigned i = 0; i < count; ++i) {
-      const bool hidden = attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER && range && range->OnDevice();
+      const bool hidden = attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER && range && range->OnDevice() &&
+                          range->kind != Kind::kManaged;
       Tell(attributes[i], hidden ? std::nullopt : range, pointer, values[i]);
     }
   });

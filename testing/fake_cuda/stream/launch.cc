@@ -3,10 +3,10 @@
 #include <cuda.h>
 
 #include <algorithm>
-#include <barrier>
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -15,14 +15,14 @@
 #include "testing/fake_cuda/devices.h"
 #include "testing/fake_cuda/environment.h"
 #include "testing/fake_cuda/handles.h"
+#include "testing/fake_cuda/processor/processor.h"
 #include "testing/fake_cuda/stream/capture.h"
+#include "testing/fake_cuda/stream/grid.h"
+#include "testing/fake_cuda/stream/residency.h"
 #include "testing/fake_cuda/stream/stream.h"
-#include "testing/fake_cuda/stream/thread_pool.h"
 
 namespace tutti::standin {
 namespace {
-
-constexpr int kRegisters = 64;  // of a thread
 
 struct Module {
   CUdevice device;
@@ -41,26 +41,20 @@ std::shared_ptr<Function> FunctionOf(CUfunction handle) {
   return function;
 }
 
-void RunGrid(const cuda_kernels::HostKernel& kernel, unsigned blocks, unsigned block_size, const std::byte* parameter) {
-  const unsigned threads = std::clamp<unsigned>(block_size, 1, static_cast<unsigned>(TheEnvironment().block_threads));
-  std::vector<std::unique_ptr<std::barrier<>>> barriers(blocks);
-  if (threads > 1) {
-    for (auto& each : barriers) each = std::make_unique<std::barrier<>>(threads);
-  }
-  // Zeroed, and aligned for any struct.
-  const std::size_t shared_units = (kernel.shared_bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
-  std::vector<std::max_align_t> shared(shared_units * blocks);
-  RunTogether(std::size_t{blocks} * threads, [&](std::size_t number) {
-    const auto block = static_cast<std::uint32_t>(number / threads);
-    const cuda_kernels::HostKernelThread self{
-        .thread = static_cast<std::uint32_t>(number % threads),
-        .threads = threads,
-        .block = block,
-        .blocks = blocks,
-        .barrier = barriers[block].get(),
-        .shared = reinterpret_cast<std::byte*>(shared.data() + shared_units * block)};
-    kernel.run(self, parameter);
-  });
+// How many blocks of this size one multiprocessor holds; 0: not even one.
+int BlocksPerMultiprocessor(const Function& function, int threads, std::size_t shared) {
+  const int warps = (threads + kWarp - 1) / kWarp;
+  const int by_threads = kMaxMultiprocessorThreads / (warps * kWarp);
+  const int by_registers = kMultiprocessorRegisters / (warps * kWarp * kThreadRegisters);
+  const int by_shared = static_cast<int>(kSharedPerMultiprocessor / (shared + kSharedReserved));
+  const bool launches =
+      threads <= kMaxBlockThreads && shared <= static_cast<std::size_t>(function.dynamic_shared_bytes);
+  return launches ? std::min({kMaxMultiprocessorBlocks, by_threads, by_registers, by_shared}) : 0;
+}
+
+void Run(const cuda_kernels::HostKernel& kernel, const GridShape& shape, const std::vector<std::byte>& parameter) {
+  if (!TheEnvironment().apart) return RunGrid(kernel, shape, parameter.data());
+  Processor::Instance().Run(static_cast<std::uint32_t>(&kernel - cuda_kernels::HostKernels().data()), shape, parameter);
 }
 
 // The kernel's only parameter, a struct, from either of the two ways to pass it.
@@ -83,6 +77,13 @@ std::vector<std::byte> Parameter(const cuda_kernels::HostKernel& kernel, void** 
   return copy;
 }
 
+bool IsCooperative(const CUlaunchConfig& config) {
+  const std::span attributes(config.attrs, config.numAttrs);
+  return std::any_of(attributes.begin(), attributes.end(), [](const CUlaunchAttribute& attribute) {
+    return attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && attribute.value.cooperative != 0;
+  });
+}
+
 }  // namespace
 }  // namespace tutti::standin
 
@@ -92,6 +93,8 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return Answer([&] {
     ForbidWhileCapturing();
     Require(image != nullptr, CUDA_ERROR_INVALID_VALUE);
+    constexpr int kOldestCode = 80;  // the architectures that the library has code for
+    Require(TheEnvironment().capability >= kOldestCode, CUDA_ERROR_NO_BINARY_FOR_GPU);
     *module = Handles<CUmodule, Module>().Add(std::make_shared<Module>(Module{CurrentDevice()}));
   });
 }
@@ -123,7 +126,7 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
     const auto function = FunctionOf(handle);
     switch (attribute) {
       case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = kMaxBlockThreads; break;
-      case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = kRegisters; break;
+      case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = kThreadRegisters; break;
       case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = function->dynamic_shared_bytes; break;
       case CU_FUNC_ATTRIBUTE_PTX_VERSION:
       case CU_FUNC_ATTRIBUTE_BINARY_VERSION: *value = 90; break;
@@ -146,30 +149,39 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction han
   return Answer([&] {
     const auto function = FunctionOf(handle);
     Require(threads > 0, CUDA_ERROR_INVALID_VALUE);
-    const int warps = (threads + kWarp - 1) / kWarp;
-    const int by_threads = kMaxMultiprocessorThreads / (warps * kWarp);
-    const int by_registers = kMultiprocessorRegisters / (warps * kWarp * kRegisters);
-    const int by_shared = static_cast<int>(kSharedPerMultiprocessor / (shared + kSharedReserved));
-    const bool launches =
-        threads <= kMaxBlockThreads && shared <= static_cast<std::size_t>(function->dynamic_shared_bytes);
-    *blocks = launches ? std::min({kMaxMultiprocessorBlocks, by_threads, by_registers, by_shared}) : 0;
+    *blocks = BlocksPerMultiprocessor(*function, threads, shared);
   });
 }
 
-CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                        unsigned block_y, unsigned block_z, unsigned shared, CUstream stream_handle, void** parameters,
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                        unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void** parameters,
                         void** extra) {
+  const CUlaunchConfig config{grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, nullptr, 0};
+  return cuLaunchKernelEx(&config, function, parameters, extra);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction handle, void** parameters, void** extra) {
   return Answer([&] {
     const auto function = FunctionOf(handle);
-    const auto stream = StreamOf(stream_handle);
+    const auto stream = StreamOf(config->hStream);
     Require(stream->device() == function->device, CUDA_ERROR_INVALID_HANDLE);
-    Require(grid_x > 0 && block_x > 0 && block_x <= kMaxBlockThreads, CUDA_ERROR_INVALID_VALUE);
+    const unsigned blocks = config->gridDimX, threads = config->blockDimX;
+    Require(blocks > 0 && threads > 0 && threads <= kMaxBlockThreads, CUDA_ERROR_INVALID_VALUE);
     // A host kernel supports only the first dimension.
-    Require(grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1, CUDA_ERROR_INVALID_VALUE);
-    Require(shared <= static_cast<unsigned>(function->dynamic_shared_bytes), CUDA_ERROR_INVALID_VALUE);
-    Enqueue(stream,
-            [kernel = function->kernel, grid_x, block_x, parameter = Parameter(*function->kernel, parameters, extra)] {
-              RunGrid(*kernel, grid_x, block_x, parameter.data());
-            });
+    Require(config->gridDimY == 1 && config->gridDimZ == 1 && config->blockDimY == 1 && config->blockDimZ == 1,
+            CUDA_ERROR_INVALID_VALUE);
+    Require(config->sharedMemBytes <= static_cast<unsigned>(function->dynamic_shared_bytes), CUDA_ERROR_INVALID_VALUE);
+    const int each = BlocksPerMultiprocessor(*function, static_cast<int>(threads), config->sharedMemBytes);
+    Require(each > 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    const bool cooperative = IsCooperative(*config);
+    const auto most = static_cast<unsigned>(each * TheEnvironment().multiprocessors);
+    Require(!cooperative || blocks <= most, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    const unsigned host_threads =
+        std::clamp<unsigned>(threads, 1, static_cast<unsigned>(TheEnvironment().block_threads));
+    Enqueue(stream, [=, kernel = function->kernel, device = function->device,
+                     parameter = Parameter(*function->kernel, parameters, extra)] {
+      const Room room(device, blocks, each, cooperative);
+      Run(*kernel, {blocks, host_threads, room.blocks()}, parameter);
+    });
   });
 }

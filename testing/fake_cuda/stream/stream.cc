@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -74,6 +75,16 @@ std::vector<Moment> ImpliedOrder(const Stream& stream) {
   return before;
 }
 
+// Streams promise nothing of when their work begins. Some begins late, if the environment says so.
+void BeLate() {
+  const int most = TheEnvironment().late_us;
+  if (most == 0) return;
+  thread_local std::minstd_rand random(std::random_device{}());
+  constexpr unsigned kOneIn = 3;
+  if (random() % kOneIn != 0) return;
+  std::this_thread::sleep_for(std::chrono::microseconds(random() % static_cast<unsigned>(most)));
+}
+
 }  // namespace
 
 bool Moment::Passed() const {
@@ -134,6 +145,7 @@ void Stream::Drain() {
     Work work = std::move(work_.front());
     work_.pop_front();
     lock.unlock();
+    BeLate();
     work();
     work = nullptr;  // frees what it holds before any thread sees it as done
     lock.lock();

@@ -41,7 +41,7 @@ TEST_F(Driver, LaunchesThatARealDriverRefuses) {
   EXPECT_EQ(cuModuleGetFunction(&function, module, "nothing"), CUDA_ERROR_NOT_FOUND);
   ASSERT_EQ(cuModuleGetFunction(&function, module, "sum"), CUDA_SUCCESS);
   int blocks = 0;
-  EXPECT_EQ(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 512, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 256, 0), CUDA_SUCCESS);
   EXPECT_EQ(blocks, 2);  // by registers
   EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
   EXPECT_EQ(cuFuncLoad(function), CUDA_ERROR_INVALID_HANDLE);

@@ -1,0 +1,19 @@
+// Messages with a descriptor over local sockets.
+//
+// Thread-safety: all of it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace tutti::standin {
+
+// Sends the pieces as one message, with `file` if it is not negative. False if the other side is gone.
+bool SendMessage(int socket, std::span<const std::span<const std::byte>> pieces, int file = -1);
+// Receives one message into `to`; returns its length, 0 if the other side is gone. *file: its descriptor, or -1.
+std::size_t ReceiveMessage(int socket, std::span<std::byte> to, int* file);
+
+// Prints the calling thread's stack and a fault's address to stderr. For signal handlers.
+void PrintFault(const char* what, const void* address);
+
+}  // namespace tutti::standin
