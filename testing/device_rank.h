@@ -1,9 +1,13 @@
-// Shared by tests on GPU memory: a rank with all it needs, and a fixture that skips tests without a GPU.
+// Shared by tests on GPU memory: a rank with all it needs, cases on several of them, and a fixture that skips tests
+// without a GPU.
 //
 // Thread-safety: a DeviceRank belongs to its rank.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "testing/collective_case.h"
@@ -46,6 +50,31 @@ class DeviceRank {
   Arena arena_;
   Comm comm_;
 };
+
+// The communicator that cases run on.
+struct Surroundings {
+  int ranks;
+  std::string algorithm;  // empty: the selector's choice
+  bool threads;
+  std::vector<std::pair<std::string, std::string>> environment = {};
+};
+
+// Runs the cases, none of whose buffers is longer than `most_bytes`.
+inline void RunCases(const Surroundings& around, const std::vector<Case>& cases, std::size_t most_bytes) {
+  constexpr std::size_t kBeside = 4096;  // for guards, and a case's shift
+  RunOptions options;
+  options.threads = around.threads;
+  options.environment = around.environment;
+  SCOPED_TRACE(fmt::format("{} ranks as {}, algorithm \"{}\"", around.ranks, around.threads ? "threads" : "processes",
+                           around.algorithm));
+  RunRanks(
+      around.ranks,
+      [&](Rank& self) {
+        DeviceRank rank(self, most_bytes + kBeside, around.algorithm);
+        for (const auto& each : cases) ASSERT_EQ(rank.Run(each), "");
+      },
+      options);
+}
 
 // Skips tests without a driver. A separate process checks this, because drivers do not tolerate the fork of this one.
 class Device : public ::testing::Test {

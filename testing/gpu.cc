@@ -45,10 +45,11 @@ bool Gpu::IsStandIn() {
 }
 
 Gpu::Gpu(int ordinal) : ordinal_(ordinal % Count()) {
-  void* context = nullptr;
-  Call("cuDevicePrimaryCtxRetain", &context, ordinal_);
-  Call("cuCtxSetCurrent", context);
+  Call("cuDevicePrimaryCtxRetain", &context_, ordinal_);
+  MakeCurrent();
 }
+
+void Gpu::MakeCurrent() const { Call("cuCtxSetCurrent", context_); }
 
 Gpu::~Gpu() {
   Call<void*>("cuCtxSetCurrent", nullptr);
@@ -119,6 +120,11 @@ void Gpu::Launch(const void* image, const char* kernel, unsigned blocks, unsigne
   constexpr unsigned kNoSharedMemory = 0;
   Call("cuLaunchKernel", function, blocks, 1U, 1U, threads, 1U, 1U, kNoSharedMemory, stream, &parameter,
        static_cast<void**>(nullptr));
+}
+
+std::uint64_t Gpu::Waits() {
+  auto* const count = reinterpret_cast<unsigned long long (*)()>(dlsym(Library(), "standinWaits"));
+  return count == nullptr ? 0 : count();
 }
 
 void Gpu::Follow(tuttiStream_t to, tuttiStream_t from) const {

@@ -25,6 +25,8 @@ class Gpu {
   Gpu& operator=(const Gpu&) = delete;
 
   int ordinal() const { return ordinal_; }
+  // For a thread that uses several.
+  void MakeCurrent() const;
   // Memory of the GPU alone, or memory that the host can also access.
   std::byte* Allocate(std::size_t bytes) const;
   std::byte* AllocateShared(std::size_t bytes) const;
@@ -48,11 +50,14 @@ class Gpu {
   // Loads the module, and launches its kernel with one struct as its parameter.
   void Launch(const void* image, const char* kernel, unsigned blocks, unsigned threads, void* parameter,
               tuttiStream_t stream) const;
+  // How many of this process's calls have waited for work of the stand-in, which alone counts them.
+  static std::uint64_t Waits();
   // Makes later work in `to` wait for the present work in `from`.
   void Follow(tuttiStream_t to, tuttiStream_t from) const;
 
  private:
   int ordinal_;
+  void* context_ = nullptr;
 };
 
 }  // namespace tutti::testing

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/numbers/datatype.h"
 #include "base/numbers/rounding.h"
 #include "executors/cuda/kernels/element.h"
@@ -140,8 +141,9 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
     if (side != nullptr) sides.push_back(*side);
   }
   const auto sides_at = pieces.Add(sides);
-  memory_ = arena.Allocate(pieces.Padded().size());
   const std::size_t scratch = binding_.scratch_bytes() * schedule_.channels.size();
+  Log(Subject::select, "a plan takes {} B of device memory for tables and {} B for scratch", pieces.Padded().size(), scratch);
+  memory_ = arena.Allocate(pieces.Padded().size());
 
   plan.tables = memory_ + tables_at;
   plan.scratch = scratch > 0 ? arena.Allocate(scratch) : nullptr;
@@ -154,6 +156,7 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
   plan.call = identity.call;
   plan.count = identity.count;
   plan.lane_count = lanes_;
+  plan.slot_packets = static_cast<std::uint32_t>(fabric.layout().line_capacity() / cuda_kernels::kPacketData);
   plan.divisor = op == tuttiAvg ? schedule_.nranks : 0;
   plan.reducer = cuda_kernels::ReducerOf(type, op);
   plan.element_bytes = static_cast<std::uint8_t>(SizeOf(type));
@@ -205,12 +208,18 @@ cuda_kernels::DeviceStep DeviceProgram::AddStep(BoundLane& lane, const schedule:
     TrafficWith(read, fabric).received += bound.bytes;
     operand.local = PlaceIn(lane.empties, operand.end);
   }
+  std::size_t destinations = 0;
   for (const schedule::Operand& write : step.writes) {
     auto& operand = lane.operands.emplace_back(Bind(write, true, channel, fabric, fabric_channel));
     if (!schedule::IsSlot(write.kind)) continue;
     const int readers = write.kind == schedule::OperandKind::post ? fabric.readers_of_posts() : 1;
+    destinations += static_cast<std::size_t>(readers);
     TrafficWith(write, fabric).sent += bound.bytes * static_cast<std::size_t>(readers);
     operand.local = PlaceIn(lane.fills, operand.end);
+  }
+  if (config_.protocol == ring::Protocol::line && destinations + step.writes.size() > cuda_kernels::kMoveDestinations) {
+    Throw(tuttiInternalError, "a step writes packets for {} readers, but a GPU's step has room for {}", destinations,
+          cuda_kernels::kMoveDestinations);
   }
   lane.steps.push_back(bound);
   return bound;

@@ -32,6 +32,16 @@ const std::byte* KernelImage() {
 #endif
 }
 
+// The compute capability of the oldest GPU that there is code for, as "8.0".
+std::string OldestArchitecture() {
+#ifdef TUTTI_KERNEL_IMAGE
+  constexpr int kMajor = 10;
+  return fmt::format("{}.{}", TUTTI_KERNEL_OLDEST / kMajor, TUTTI_KERNEL_OLDEST % kMajor);
+#else
+  return "none";
+#endif
+}
+
 }  // namespace
 
 // Code from one major version of nvcc runs on drivers of that version and later.
@@ -51,7 +61,19 @@ KernelModule::KernelModule(const cuda_transport::CudaDevice& device) : device_(d
   }
   const auto& driver = device.driver();
   const cuda_transport::CurrentDevice current(driver, device.context());
-  driver.Check(driver.cuModuleLoadData(&module_, KernelImage()), "cuModuleLoadData");
+  if (device.Attribute(cuda_transport::kCuCooperativeLaunch) == 0) {
+    Throw(tuttiInvalidUsage, "device {} cannot be used: it has no cooperative launches, and blocks wait for each other",
+          device.ordinal());
+  }
+  const auto loaded = driver.cuModuleLoadData(&module_, KernelImage());
+  if (loaded == cuda_transport::kCuErrorNoBinaryForGpu) {
+    Throw(tuttiInvalidUsage,
+          "device {} cannot be used: its compute capability is {}.{}, and this libtutti has code for {} and later "
+          "(TUTTI_CUDA_ARCHITECTURES chooses them when it is built)",
+          device.ordinal(), device.Attribute(cuda_transport::kCuMajor), device.Attribute(cuda_transport::kCuMinor),
+          OldestArchitecture());
+  }
+  driver.Check(loaded, "cuModuleLoadData");
   // Asking for a function and its occupancy loads the function even where modules are loaded lazily.
   int fewest = std::numeric_limits<int>::max();
   for (const auto& [function, name] : {std::pair(&interpreter_, cuda_kernels::kInterpreterName),
@@ -81,9 +103,16 @@ void KernelModule::Launch(const cuda_kernels::DeviceLaunch& launch, bool strided
   const auto& driver = device_.driver();
   const cuda_transport::CurrentDevice current(driver, device_.context());
   void* parameter = const_cast<cuda_kernels::DeviceLaunch*>(&launch);
-  driver.Check(driver.cuLaunchKernel(strided ? strided_interpreter_ : interpreter_, blocks, 1, 1, threads, 1, 1, 0,
-                                     stream, &parameter, nullptr),
-               "cuLaunchKernel");
+  const auto function = strided ? strided_interpreter_ : interpreter_;
+  // Blocks of a launch wait for each other. A cooperative launch begins only when all of them have room, however many
+  // other kernels there are, and never with a part of them.
+  if (blocks == 1) {
+    driver.Check(driver.cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, 0, stream, &parameter, nullptr),
+                 "cuLaunchKernel");
+  } else {
+    driver.Check(driver.cuLaunchCooperativeKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, &parameter),
+                 "cuLaunchCooperativeKernel");
+  }
 }
 
 }  // namespace tutti::cuda

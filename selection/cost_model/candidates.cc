@@ -81,18 +81,30 @@ std::vector<int> ChannelCounts(const TuningContext& tuning, int unit, int lanes,
   return {1, threads};
 }
 
+// The protocol that the user forces, where GPUs can carry such a call by it. Block lengths that only pairs of ranks know
+// need bulk slots.
+std::optional<ring::Protocol> ForcedOnGpus(const Kind& kind, const TuningContext& tuning) {
+  if (kind.pairwise) return ring::Protocol::bulk;
+  const auto& forced = tuning.forced.protocol;
+  if (forced == ring::Protocol::line && !tuning.gpu_slots.lines) return ring::Protocol::bulk;
+  return forced;
+}
+
 // Shapes in which GPUs could move a channel's share of every block.
 std::vector<schedule::ProtocolConfig> GpuConfigs(const Kind& kind, const TuningContext& tuning, std::size_t share,
                                                  bool refers) {
   const Forced& forced = tuning.forced;
+  const auto protocol = ForcedOnGpus(kind, tuning);
+  // There must be one shape for any share, whatever protocol is forced: its longest.
+  const schedule::ProtocolConfig last =
+      *std::find_if(kGpuConfigs.rbegin(), kGpuConfigs.rend(),
+                    [&](const auto& config) { return !protocol || config.protocol == *protocol; });
   std::vector<schedule::ProtocolConfig> configs;
   for (schedule::ProtocolConfig config : kGpuConfigs) {
-    if (forced.protocol ? *forced.protocol != config.protocol
-                        : kind.pairwise && config.protocol != ring::Protocol::bulk)
-      continue;
+    if (protocol && *protocol != config.protocol) continue;
     if (config.protocol == ring::Protocol::inlined && !tuning.gpu_slots.inlined) continue;
     if (config.protocol == ring::Protocol::line && !tuning.gpu_slots.lines) continue;
-    const bool longest = config == kGpuConfigs.back();
+    const bool longest = config == last;
     if (forced.chunk_bytes != 0)
       config.chunk_bytes = std::max(ring::kCacheLine, RoundDown(forced.chunk_bytes, ring::kCacheLine));
     config.chunk_bytes = std::min(config.chunk_bytes, ChunkCapacity(config.protocol, tuning, refers));

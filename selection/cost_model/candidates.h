@@ -56,7 +56,7 @@ inline constexpr int kMostChannelsOfOneGpu = 96;
 // The slots of GPUs, where they are known: which protocols there are, and the data bytes of each; 0: any.
 struct GpuSlots {
   bool inlined = true;
-  bool lines = true;  // a network takes whole slots only
+  bool lines = true;  // a network takes whole slots only, and a post has room for so many readers' packets
   std::size_t line = 0;
   std::size_t bulk = 0;
   // Bulk slots refer to memory wherever a schedule lets them (MayAlwaysRefer); its chunks then need not fit a slot.

@@ -12,6 +12,7 @@
 #include "src/memory/device_buffers.h"
 #include "src/plan/planning.h"
 #include "transports/shm/gather_values.h"
+#include "transports/shm/process_register.h"
 
 namespace tutti::device {
 namespace {
@@ -91,6 +92,11 @@ std::unique_ptr<DeviceContext> DeviceContext::Make(const DeviceSetup& setup, int
 DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, const shm::AllGather& all_gather,
                              Deadline deadline)
     : rank_(rank), nranks_(nranks), zero_copy_(setup.settings->zero_copy) {
+  if (setup.tuning.forced.protocol == ring::Protocol::inlined) {
+    Throw(tuttiInvalidUsage,
+          "TUTTI_PROTO=inline is a protocol of host memory: GPUs have \"line\" and \"bulk\" (TUTTI_GPU=0 makes "
+          "communicators for host memory only)");
+  }
   const auto& driver = *cuda_transport::LoadedCudaDriver();
   device_ = std::make_unique<cuda_transport::CudaDevice>(driver, setup.device);
   kernels_ = KernelsOf(*device_);
@@ -125,9 +131,14 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
 
   shm_ = std::make_unique<shm::Fabric>(rank, *setup.hosts, 1, *setup.settings, all_gather, deadline);
   fabric_ = std::make_unique<cuda_transport::DeviceFabric>(*device_, context.tuning.max_channels + kMessageChannels,
-                                                           *shm_, all_gather, deadline);
+                                                           *shm_, setup.settings->gpu_p2p,
+                                                           static_cast<std::uint32_t>(setup.settings->count_from),
+                                                           all_gather, deadline);
   const bool all_refer = std::all_of(rooms.begin(), rooms.end(), [](const Room& room) { return room.zero_copy; });
-  context.tuning.gpu_slots = {false, one_host, fabric_->layout().line_capacity(), fabric_->bulk_capacity(),
+  // A step may have a post and other writes.
+  const bool packets_fit = static_cast<std::size_t>(nranks) + schedule::kMaxWrites <= cuda_kernels::kMoveDestinations;
+  context.tuning.gpu_slots = {false, one_host && packets_fit, fabric_->layout().line_capacity(),
+                              fabric_->bulk_capacity(),
                               all_refer && fabric_->one_device() && fabric_->one_process()};
   context.tuning.bulk_capacity = fabric_->bulk_capacity();
   if (!one_host) {
@@ -147,14 +158,14 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
   registered_ = std::make_unique<memory::RegisteredBuffers>(*device_, *shm_, windows_->table(),
                                                             static_cast<std::uint16_t>(DeviceWindows::kMostWindows),
                                                             all_gather, deadline);
-  MakeState();
+  MakeState(static_cast<std::uint64_t>(setup.settings->count_from));
   JoinLaunchGroup(all_gather);
   if (network_.engine != nullptr) {
     proxy_ = std::make_unique<DeviceProxy>(*shm_, *network_.engine, [this] { return MayRun(); });
   }
 }
 
-void DeviceContext::MakeState() {
+void DeviceContext::MakeState(std::uint64_t count_from) {
   const auto& driver = device_->driver();
   const StateLayout layout(nranks_);
   state_ = cuda_transport::CudaMemory::OnDevice(driver, device_->context(), layout.bytes);
@@ -184,18 +195,29 @@ void DeviceContext::MakeState() {
   side.Zero(state_.data(), state_.bytes());
   side.Zero(barrier_.data(), barrier_.bytes());
   side.Copy(state_.data(), &state, sizeof state);
+  std::vector<cuda_kernels::DeviceQueue> queues(layout.queues);
+  for (std::size_t q = 0; q < queues.size(); ++q) {
+    queues[q].sequence = done_[q] = count_from;
+    queues[q].lanes = q == 0 ? kMostLanes : kMessageChannels;
+  }
+  enqueued_ = count_from * queues.size();
+  side.Copy(state.queues, queues.data(), queues.size() * sizeof queues[0]);
 }
 
-// The lowest rank of the process on this GPU makes the launch group; the others get its address.
+// The lowest rank of the process on this GPU makes the launch group and offers it to the others.
 void DeviceContext::JoinLaunchGroup(const shm::AllGather& all_gather) {
   const auto& members = fabric_->fused();
-  if (members.front() == rank_) launch_group_ = std::make_shared<LaunchGroup>(members, kernels_);
-  const auto addresses = shm::GatherValues(all_gather, reinterpret_cast<std::uint64_t>(&launch_group_));
-  if (members.front() != rank_) {
-    launch_group_ =
-        *reinterpret_cast<const std::shared_ptr<LaunchGroup>*>(addresses[static_cast<std::size_t>(members.front())]);
+  const int maker = members.front();
+  if (maker == rank_) launch_group_ = std::make_shared<LaunchGroup>(members, kernels_);
+  std::optional<shm::Offer> offer;
+  if (maker == rank_) offer.emplace(rank_, launch_group_);
+  const auto keys = shm::GatherValues(all_gather, offer ? offer->key() : shm::RegisterKey{});
+  if (maker != rank_) {
+    launch_group_ = shm::FindOffer<LaunchGroup>(keys[static_cast<std::size_t>(maker)], maker);
+    if (launch_group_ == nullptr)
+      Throw(tuttiRemoteError, "rank {} of this process left while the ranks connected their GPUs", maker);
   }
-  all_gather({});  // the original stays in place until every rank has copied it
+  all_gather({});  // the offer stands until every rank has taken it
 }
 
 DeviceContext::~DeviceContext() {
@@ -345,6 +367,7 @@ DevicePart DeviceContext::Prepare(std::span<const plan::Operation* const> operat
   DevicePart part;
   part.rank = rank_;
   part.stream = stream;
+  part.plans = arena_.get();
   part.other_streams = std::move(others);
   auto* const state = reinterpret_cast<cuda_kernels::DeviceRank*>(state_.data());
   const StateLayout layout(nranks_);

@@ -75,7 +75,7 @@ class DeviceContext {
 
  private:
   DeviceContext(const DeviceSetup& setup, int rank, int nranks, const shm::AllGather& all_gather, Deadline deadline);
-  void MakeState();
+  void MakeState(std::uint64_t count_from);
   void TrimPlans();
   void JoinLaunchGroup(const shm::AllGather& all_gather);
   cuda_kernels::DeviceWork WorkOf(const plan::Operation& operation, const DevicePlanEntry& plan) const;

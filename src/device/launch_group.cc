@@ -41,6 +41,7 @@ struct LaunchGroup::Bundle {
   std::vector<cuda_kernels::DeviceWorkQueue> queues;
   std::vector<cuda_kernels::DeviceWork> works;
   std::vector<cuda_transport::CuStream> streams;  // the first is the launch stream
+  std::vector<cuda_transport::DeviceArena*> plans;
   std::uint32_t blocks = 0;
   std::uint32_t threads = 0;
   bool per_thread_elsewhere = false;  // one of them is another thread's own default stream
@@ -107,6 +108,7 @@ std::optional<Error> LaunchGroup::LaunchReady(const std::vector<int>& ranks) {
   for (const int rank : ranks) {
     auto& part = deposits_.at(rank).part;
     for (const auto stream : part.other_streams) bundle.AddStream(stream);
+    bundle.plans.push_back(part.plans);
     for (auto& calls : part.queues) {
       const std::size_t works = calls.peer < 0 ? std::min(together, calls.works.size()) : calls.works.size();
       const std::uint32_t blocks = MostBlocks(calls, works);
@@ -174,6 +176,7 @@ void LaunchGroup::Enqueue(const Bundle& bundle) {
     arrived_.Record(stream);
     arrived_.Block(leader);
   }
+  for (auto* const plans : bundle.plans) plans->Precede(leader, capture.has_value());
   const cuda_kernels::DeviceLaunch launch = pinned_.Write(bundle.queues, bundle.works);
   const bool strided = std::any_of(bundle.works.begin(), bundle.works.end(),
                                    [](const cuda_kernels::DeviceWork& work) { return work.strided; });

@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "executors/cuda/kernel_module.h"
 #include "src/device/pinned_works.h"
+#include "transports/cuda/arena.h"
 
 namespace tutti::device {
 
@@ -39,6 +40,7 @@ struct DeviceCalls {
 struct DevicePart {
   int rank = 0;
   std::vector<DeviceCalls> queues;
+  cuda_transport::DeviceArena* plans = nullptr;  // where the works' plans are written
   cuda_transport::CuStream stream = nullptr;
   std::vector<cuda_transport::CuStream> other_streams;  // their earlier work comes first, their later work after
 

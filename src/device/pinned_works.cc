@@ -6,27 +6,52 @@
 namespace tutti::device {
 namespace {
 
-// Launches of a group differ in length: rounded up to this, old blocks fit new launches.
-constexpr std::size_t kBlockUnit = std::size_t{16} << 10;
+// The least that is more than a kernel's parameter, with room for groups of different lengths.
+constexpr std::size_t kUnitBytes = std::size_t{16} << 10;
 
 }  // namespace
 
-PinnedWorks::Block& PinnedWorks::Free(std::size_t bytes) {
-  for (auto& block : blocks_) {
-    if (!block.kept && block.memory.bytes() >= bytes && block.done.Passed()) return block;
-  }
+PinnedWorks::PinnedWorks(const cuda_transport::CudaDevice& device) : device_(device) { AddPiece(kAhead); }
+
+void PinnedWorks::AddPiece(std::size_t bytes) {
   const auto& driver = device_.driver();
-  const std::size_t rounded = (bytes + kBlockUnit - 1) / kBlockUnit * kBlockUnit;
-  blocks_.push_back(
-      {cuda_transport::CudaMemory::Pinned(driver, device_.context(), rounded), {driver, device_.context()}});
-  return blocks_.back();
+  pieces_.push_back(cuda_transport::CudaMemory::Pinned(driver, device_.context(), bytes));
+  for (std::size_t at = 0; at < bytes; at += kUnitBytes) {
+    units_.push_back({pieces_.back().data() + at, units_.size(), {driver, device_.context()}});
+  }
+}
+
+bool PinnedWorks::IsFree(std::size_t first, std::size_t count) const {
+  if (first + count > units_.size()) return false;
+  for (std::size_t i = first; i < first + count; ++i) {
+    const Unit& run = units_[units_[i].first];
+    const bool adjoins = units_[i].begin == units_[first].begin + (i - first) * kUnitBytes;
+    if (!adjoins || run.kept || !run.done.Passed()) return false;
+  }
+  return true;
+}
+
+std::size_t PinnedWorks::Take(std::size_t bytes) {
+  const std::size_t count = (bytes + kUnitBytes - 1) / kUnitBytes;
+  std::optional<std::size_t> found;
+  for (std::size_t tried = 0; tried < units_.size() && !found; ++tried) {
+    const std::size_t first = (next_ + tried) % units_.size();
+    if (IsFree(first, count)) found = first;
+  }
+  if (!found) {
+    found = units_.size();
+    AddPiece(std::max(kAhead, count * kUnitBytes));
+  }
+  for (std::size_t i = *found; i < *found + count; ++i) units_[i].first = *found;
+  next_ = (*found + count) % units_.size();
+  return *found;
 }
 
 cuda_kernels::DeviceLaunch PinnedWorks::Write(const std::vector<cuda_kernels::DeviceWorkQueue>& queues,
                                               const std::vector<cuda_kernels::DeviceWork>& works) {
   cuda_kernels::DeviceLaunch launch{};
   launch.queue_count = static_cast<std::uint32_t>(queues.size());
-  written_ = nullptr;
+  written_.reset();
   if (queues.size() <= cuda_kernels::kInlineQueues && works.size() <= cuda_kernels::kInlineWorks) {
     std::copy(queues.begin(), queues.end(), launch.queues);
     std::copy(works.begin(), works.end(), launch.works);
@@ -34,24 +59,25 @@ cuda_kernels::DeviceLaunch PinnedWorks::Write(const std::vector<cuda_kernels::De
   }
   const std::size_t queue_bytes = queues.size() * sizeof(cuda_kernels::DeviceWorkQueue);
   const std::size_t work_bytes = works.size() * sizeof(cuda_kernels::DeviceWork);
-  Block& block = Free(queue_bytes + work_bytes);
-  std::memcpy(block.memory.data(), queues.data(), queue_bytes);
-  std::memcpy(block.memory.data() + queue_bytes, works.data(), work_bytes);
-  launch.more_queues = reinterpret_cast<const cuda_kernels::DeviceWorkQueue*>(block.memory.data());
-  launch.more_works = reinterpret_cast<const cuda_kernels::DeviceWork*>(block.memory.data() + queue_bytes);
-  written_ = &block;
+  written_ = Take(queue_bytes + work_bytes);
+  std::byte* const memory = units_[*written_].begin;
+  std::memcpy(memory, queues.data(), queue_bytes);
+  std::memcpy(memory + queue_bytes, works.data(), work_bytes);
+  launch.more_queues = reinterpret_cast<const cuda_kernels::DeviceWorkQueue*>(memory);
+  launch.more_works = reinterpret_cast<const cuda_kernels::DeviceWork*>(memory + queue_bytes);
   return launch;
 }
 
 void PinnedWorks::Enqueued(cuda_transport::CuStream stream, bool captured) {
-  if (written_ == nullptr) return;
+  if (!written_) return;
+  Unit& run = units_[*written_];
   if (captured) {
-    written_->kept = true;
+    run.kept = true;
   } else {
     const cuda_transport::CurrentDevice current(device_.driver(), device_.context());
-    written_->done.Record(stream);
+    run.done.Record(stream);
   }
-  written_ = nullptr;
+  written_.reset();
 }
 
 }  // namespace tutti::device

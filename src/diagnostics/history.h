@@ -41,6 +41,7 @@ class History {
       compared = ring::MarkedSequence(ahead);
       ahead = 0;
     }
+    if (theirs == 0) return false;  // it has begun none
     if (Reached(theirs)) {
       compared = ring::MarkedSequence(theirs);
       return Differs(theirs);

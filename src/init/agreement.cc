@@ -19,6 +19,7 @@ struct Terms {
   std::int32_t quota;
   std::int32_t channels;
   std::int64_t chunk_bytes;
+  std::int64_t count_from;
   std::int32_t deterministic;
   std::int32_t check;
   std::int32_t threads;
@@ -66,6 +67,7 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
                    static_cast<std::int32_t>(detect::QuotaCpus()),
                    settings.channels,
                    settings.chunk_bytes,
+                   settings.count_from,
                    settings.deterministic,
                    settings.check,
                    settings.threads,
@@ -92,6 +94,7 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
     RequireEqual("virtual nodes (TUTTI_VIRTUAL_NODES)", first.virtual_nodes, theirs.virtual_nodes, r);
     RequireEqual("virtual hosts (TUTTI_VIRTUAL_HOSTS)", first.virtual_hosts, theirs.virtual_hosts, r);
     RequireEqual("protocol (TUTTI_PROTO)", first.protocol, theirs.protocol, r);
+    RequireEqual("what GPUs count from (TUTTI_COUNT_FROM)", first.count_from, theirs.count_from, r);
     RequireEqual("transport between hosts (TUTTI_NET)", first.net, theirs.net, r);
     RequireEqual("protection of data (TUTTI_DATA_PROTECTION)", first.protection, theirs.protection, r);
     RequireEqual("algorithm (TUTTI_ALGO)", first.algorithm, theirs.algorithm, r);

@@ -8,5 +8,8 @@
 // Does host work in stream order. Unlike a host function, it may be captured, with everything it holds.
 extern "C" CUresult standinEnqueue(CUstream stream, const std::function<void()>& work);
 
+// How many calls have waited for a stream's work, whether or not it was done already.
+extern "C" unsigned long long standinWaits();
+
 // The whole life of a processor (processor/processor.h), which serves the process at the other end of this socket.
 extern "C" [[noreturn]] void standinServe(int control);

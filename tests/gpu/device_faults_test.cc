@@ -108,7 +108,7 @@ TEST_F(Device, RefusesStreamsThatOnlyTheirThreadKnows) {
 // Then the communicator serves only host memory, and says why when it gets GPU memory.
 TEST_F(Device, NamesADriverThatIsTooOld) {
   if (!stand_in_) GTEST_SKIP() << "what no GPU can be told to be";
-  const std::pair<std::string, std::string> versions[] = {{"11000", "supports CUDA 11.0, but 11.3"},
+  const std::pair<std::string, std::string> versions[] = {{"11000", "supports CUDA 11.0, but 11.4"},
                                                           {"11040", "supports CUDA 11.4, but 1"}};
   for (const auto& [version, told] : versions) {
     RunAlone(

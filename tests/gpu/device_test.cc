@@ -16,28 +16,6 @@ namespace {
 
 constexpr std::size_t KiB = 1024;
 
-struct Surroundings {
-  int ranks;
-  std::string algorithm;  // empty: the selector's choice
-  bool threads;
-  std::vector<std::pair<std::string, std::string>> environment = {};
-};
-
-void RunCases(const Surroundings& around, const std::vector<Case>& cases, std::size_t most_bytes) {
-  RunOptions options;
-  options.threads = around.threads;
-  options.environment = around.environment;
-  SCOPED_TRACE(fmt::format("{} ranks as {}, algorithm \"{}\"", around.ranks, around.threads ? "threads" : "processes",
-                           around.algorithm));
-  RunRanks(
-      around.ranks,
-      [&](Rank& self) {
-        DeviceRank rank(self, most_bytes + 4 * KiB, around.algorithm);
-        for (const auto& each : cases) ASSERT_EQ(rank.Run(each), "");
-      },
-      options);
-}
-
 class DeviceCollectives : public Device, public ::testing::WithParamInterface<std::tuple<int, const char*>> {
  protected:
   static void Run(bool threads) {

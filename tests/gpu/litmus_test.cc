@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <vector>
@@ -18,6 +19,9 @@ constexpr std::uint32_t kRounds = 20'000;
 // The stand-in's GPU threads are threads of a process, which have to share a busy machine.
 constexpr std::uint32_t kRoundsOfStandIn = 1'000;
 
+// The kernel for every architecture; beside the program, so that both can be moved.
+constexpr char kImage[] = "litmus.fatbin";
+
 // The launch's words and slots, in one zeroed allocation.
 struct Memory {
   cuda_kernels::Vector slots[kLitmusReaders * kLitmusDepth * kLitmusThreads];
@@ -31,9 +35,10 @@ TEST(DeviceLitmus, NothingIsTornLostOrSeenTooEarly) {
       [](Rank& self) {
         if (!Gpu::Exists()) return self.Note("no GPU");
         const Gpu gpu(0);
-        std::ifstream file(TUTTI_LITMUS_IMAGE, std::ios::binary);
+        const auto path = std::filesystem::read_symlink("/proc/self/exe").parent_path() / kImage;
+        std::ifstream file(path, std::ios::binary);
         const std::vector<char> image((std::istreambuf_iterator<char>(file)), {});
-        ASSERT_FALSE(image.empty()) << TUTTI_LITMUS_IMAGE;
+        ASSERT_FALSE(image.empty()) << path;
         const auto stream = gpu.NewStream();
         const auto rounds = Gpu::IsStandIn() ? kRoundsOfStandIn : kRounds;
         auto* const memory = reinterpret_cast<Memory*>(gpu.AllocateShared(sizeof(Memory)));

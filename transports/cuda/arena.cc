@@ -20,7 +20,10 @@ DeviceArena::DeviceArena(const CudaDevice& device) : device_(device), side_(devi
 std::byte* DeviceArena::Allocate(std::size_t bytes) {
   const std::size_t rounded = RoundUp(bytes, kAlignment);
   if (rounded > pieces_.back().bytes() - used_) {
-    pieces_.push_back(CudaMemory::OnDevice(device_.driver(), device_.context(), std::max(rounded, kPiece)));
+    const std::size_t piece = std::max(rounded, kPiece);
+    const bool pools = device_.Attribute(kCuMemoryPools) != 0;
+    pieces_.push_back(pools ? CudaMemory::OnDevice(device_.driver(), device_.context(), piece, side_.stream())
+                            : CudaMemory::OnDevice(device_.driver(), device_.context(), piece));
     used_ = 0;
   }
   std::byte* const place = pieces_.back().data() + used_;

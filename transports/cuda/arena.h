@@ -1,5 +1,5 @@
-// GPU memory that a communicator writes once and keeps: plans, scratch. It is taken ahead in large pieces, because an
-// allocation may wait for kernels, and a kernel may wait for the very rank that allocates.
+// GPU memory that a communicator writes once and keeps: plans, scratch. Neither an allocation nor a write waits for
+// kernels, because a kernel may wait for the very rank that allocates.
 //
 // Thread-safety: used by one thread at a time.
 #pragma once
@@ -19,8 +19,10 @@ class DeviceArena {
   std::byte* Allocate(std::size_t bytes);
   // Makes everything allocated so far available again.
   void Reset();
-  // Copies bytes from the host; returns when they have arrived.
-  void Write(std::byte* to, const void* from, std::size_t bytes) { side_.Copy(to, from, bytes); }
+  // Copies bytes from the host; kernels see them after Precede(). Does not wait.
+  void Write(std::byte* to, const void* from, std::size_t bytes) { side_.CopyLater(to, from, bytes); }
+  // Later work of the stream comes after all that was written. Waits only if the stream's work is `captured`.
+  void Precede(CuStream stream, bool captured) { side_.Precede(stream, captured); }
 
  private:
   const CudaDevice& device_;

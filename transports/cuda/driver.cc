@@ -10,8 +10,8 @@ namespace tutti::cuda_transport {
 namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
-// cuStreamGetCaptureInfo_v2 came with CUDA 11.3; everything else is older.
-constexpr int kOldestDriver = 11030;
+// cuDeviceGetUuid_v2 came with CUDA 11.4; everything else is older.
+constexpr int kOldestDriver = 11040;
 
 struct Loaded {
   CudaDriver driver{};
@@ -53,7 +53,8 @@ struct Loaded {
     bind(driver.cuGetErrorString, "cuGetErrorString");
     bind(driver.cuDeviceGet, "cuDeviceGet");
     bind(driver.cuDeviceGetCount, "cuDeviceGetCount");
-    bind(driver.cuDeviceGetUuid, "cuDeviceGetUuid");
+    // The first version gives all instances of a partitioned device (MIG) the device's own.
+    bind(driver.cuDeviceGetUuid, "cuDeviceGetUuid_v2");
     bind(driver.cuDeviceGetAttribute, "cuDeviceGetAttribute");
     bind(driver.cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer");
     bind(driver.cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
@@ -68,7 +69,9 @@ struct Loaded {
     bind(driver.cuModuleGetFunction, "cuModuleGetFunction");
     bind(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
     bind(driver.cuLaunchKernel, "cuLaunchKernel");
+    bind(driver.cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel");
     bind(driver.cuMemAlloc, "cuMemAlloc_v2");
+    bind(driver.cuMemAllocAsync, "cuMemAllocAsync");
     bind(driver.cuMemFree, "cuMemFree_v2");
     bind(driver.cuMemGetAddressRange, "cuMemGetAddressRange_v2");
     bind(driver.cuMemHostAlloc, "cuMemHostAlloc");

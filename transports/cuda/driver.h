@@ -29,11 +29,12 @@ struct CuUuid {
 
 inline constexpr CuResult kCuSuccess = 0;
 inline constexpr CuResult kCuErrorNotReady = 600;
+inline constexpr CuResult kCuErrorNoBinaryForGpu = 209;
 inline constexpr CuResult kCuErrorPeerAccessAlreadyEnabled = 704;
 
 // CUdevice_attribute
 inline constexpr int kCuMemoryClockKhz = 36, kCuMemoryBusBits = 37, kCuMultiprocessors = 16, kCuMajor = 75,
-                     kCuMinor = 76;
+                     kCuMinor = 76, kCuCooperativeLaunch = 95, kCuMemoryPools = 115;
 // CUpointer_attribute
 inline constexpr int kCuPointerMemoryType = 2, kCuPointerIsManaged = 8, kCuPointerDeviceOrdinal = 9,
                      kCuPointerIsIpcCapable = 10;
@@ -73,8 +74,12 @@ struct CudaDriver {
   CuResult (*cuLaunchKernel)(CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                              unsigned block_y, unsigned block_z, unsigned shared_bytes, CuStream stream,
                              void** parameters, void** extra);
+  CuResult (*cuLaunchCooperativeKernel)(CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                                        CuStream stream, void** parameters);
   CuResult (*cuMemAlloc)(CuPointer* pointer, std::size_t bytes);
   CuResult (*cuMemFree)(CuPointer pointer);
+  CuResult (*cuMemAllocAsync)(CuPointer* pointer, std::size_t bytes, CuStream stream);
   CuResult (*cuMemGetAddressRange)(CuPointer* base, std::size_t* bytes, CuPointer pointer);
   CuResult (*cuMemHostAlloc)(void** pointer, std::size_t bytes, unsigned flags);
   CuResult (*cuMemFreeHost)(void* pointer);

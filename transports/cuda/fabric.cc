@@ -148,8 +148,8 @@ void DeviceFabric::Abandon() {
   all.Get().memory.push_back(memory_);
 }
 
-DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm,
-                           const shm::AllGather& all_gather, Deadline deadline)
+DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p,
+                           std::uint32_t count_from, const shm::AllGather& all_gather, Deadline deadline)
     : device_(device),
       shm_(shm),
       rank_(shm.rank()),
@@ -158,6 +158,10 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fa
       memory_(std::make_shared<CudaMemory>(CudaMemory::OnDevice(device.driver(), device.context(), layout_.bytes()))),
       peers_(static_cast<std::size_t>(nranks_)) {
   SideStream(device.driver(), device.context()).Zero(memory_->data(), layout_.zeroed_bytes());
+  if (count_from != 0) {
+    const std::vector<std::uint32_t> heads(layout_.head_bytes() / sizeof(std::uint32_t), count_from);
+    SideStream(device.driver(), device.context()).Copy(memory_->data(), heads.data(), layout_.head_bytes());
+  }
   const shm::Offer offer(rank_, memory_);
   Introduction mine{device.uuid(), device.ordinal(), offer.key(), {}};
   {
@@ -166,16 +170,17 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fa
     device.driver().cuIpcGetMemHandle(&mine.handle, reinterpret_cast<CuPointer>(memory_->data()));
   }
   const auto all = shm::GatherValues(all_gather, mine);
-  ReachPeers(all);
+  ReachPeers(all, p2p);
   CompareReach(all_gather);
   const bool all_meet = std::ranges::all_of(
       reach_, [](const auto& row) { return std::ranges::all_of(row, [](bool reaches) { return reaches; }); });
-  if (!all_meet) MeetInHostMemory(all_gather, deadline);
+  if (!all_meet) MeetInHostMemory(count_from, all_gather, deadline);
   if (shm.hosts().count() > 1) {
     across_.emplace(device.driver(), device.context(), shm, channels, layout_.bulk_capacity());
   }
   all_reach_ = all_meet && !across_;
-  MakeEnds();
+  one_device_ = one_device_ && all_meet;
+  MakeEnds(count_from);
   all_gather({});  // no rank's kernel begins before every rank's memory is zeroed and reached
   Log(Subject::init, "rank {}: device {}, {} B of its memory lent to peers, {} ranks share a launch{}", rank_,
       device.ordinal(), layout_.bytes(), fused_.size(),
@@ -198,7 +203,7 @@ void DeviceFabric::CompareReach(const shm::AllGather& all_gather) {
   }
 }
 
-void DeviceFabric::ReachPeers(const std::vector<Introduction>& all) {
+void DeviceFabric::ReachPeers(const std::vector<Introduction>& all, bool p2p) {
   for (int r = 0; r < nranks_; ++r) {
     const auto& theirs = all[static_cast<std::size_t>(r)];
     auto& peer = peers_[static_cast<std::size_t>(r)];
@@ -211,6 +216,7 @@ void DeviceFabric::ReachPeers(const std::vector<Introduction>& all) {
     }
     one_device_ = one_device_ && same_device;
     one_process_ = one_process_ && same_process;
+    if (r != rank_ && !p2p) continue;
 
     if (same_process) {
       if (!same_device) peer.gpu = std::make_unique<CudaDevice>(device_.driver(), theirs.ordinal);
@@ -232,8 +238,12 @@ void DeviceFabric::ReachPeers(const std::vector<Introduction>& all) {
 }
 
 // Every rank makes a second piece of the same layout in host memory, for pairs that do not reach each other.
-void DeviceFabric::MeetInHostMemory(const shm::AllGather& all_gather, Deadline deadline) {
+void DeviceFabric::MeetInHostMemory(std::uint32_t count_from, const shm::AllGather& all_gather, Deadline deadline) {
   auto segments = shm::ShareSegments(shm_, "tutti-pinned", layout_.bytes(), all_gather, deadline);
+  if (count_from != 0) {
+    auto* const heads = reinterpret_cast<std::uint32_t*>(segments[static_cast<std::size_t>(rank_)].data());
+    std::fill_n(heads, layout_.head_bytes() / sizeof(std::uint32_t), count_from);
+  }
   for (std::size_t r = 0; r < peers_.size(); ++r) {
     // Needed also for a rank that we reach, if another rank does not: its posts are there.
     const bool needed =
@@ -249,7 +259,7 @@ std::byte* DeviceFabric::Shared(int owner, int other) const {
   return reach_[static_cast<std::size_t>(owner)][static_cast<std::size_t>(other)] ? memory.device : memory.pinned;
 }
 
-void DeviceFabric::MakeEnds() {
+void DeviceFabric::MakeEnds(std::uint32_t count_from) {
   const auto channels = layout_.channels();
   std::vector<DeviceEmptyEnd> empties(EmptyIndex(channels, ring::Protocol::line, 0, false));
   std::vector<DeviceFillEnd> fills(FillIndex(channels, ring::Protocol::line, 0));
@@ -276,6 +286,7 @@ void DeviceFabric::MakeEnds() {
     fills[index].stride = static_cast<std::uint32_t>(bulk ? layout_.bulk_stride() : layout_.line_stride());
     fills[index].header_stride = sizeof(DeviceSlotHeader);
     fills[index].depth = bulk ? kDeviceBulkDepth : kDeviceLineDepth;
+    fills[index].tail = fills[index].known_head = count_from;
   };
 
   for (int channel = 0; channel < channels; ++channel) {
@@ -308,7 +319,7 @@ void DeviceFabric::MakeEnds() {
               fills[to].stride,
               fills[to].header_stride,
               fills[to].depth,
-              0,
+              count_from,
               peer,
               0};
         }

@@ -94,8 +94,10 @@ class PinnedSegment {
 class DeviceFabric {
  public:
   // Collective. `shm` connects the same ranks; it and `device` outlive this. Throws tuttiUnhandledCudaError.
-  DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, const shm::AllGather& all_gather,
-               Deadline deadline);
+  // `p2p`: this rank's GPU and others may use each other's memory, if they can. `count_from`: what the counts of slots
+  // between GPUs of one host begin at, modulo 2^32; the same on all ranks.
+  DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p, std::uint32_t count_from,
+               const shm::AllGather& all_gather, Deadline deadline);
 
   // Keeps the memory that peers use alive for the rest of this process.
   void Abandon();
@@ -103,6 +105,7 @@ class DeviceFabric {
   const DeviceLayout& layout() const { return layout_; }
   // Ranks of this process on this GPU.
   const std::vector<int>& fused() const { return fused_; }
+  // All data stays on one GPU.
   bool one_device() const { return one_device_; }
   bool one_process() const { return one_process_; }
   // Every rank's GPU can read every other's memory.
@@ -144,10 +147,10 @@ class DeviceFabric {
   std::uint32_t EmptyIndex(int channel, ring::Protocol protocol, int peer, bool post) const {
     return static_cast<std::uint32_t>(((channel * 2 + (protocol == ring::Protocol::bulk)) * 2 + post) * nranks_ + peer);
   }
-  void ReachPeers(const std::vector<Introduction>& all);
+  void ReachPeers(const std::vector<Introduction>& all, bool p2p);
   void CompareReach(const shm::AllGather& all_gather);
-  void MeetInHostMemory(const shm::AllGather& all_gather, Deadline deadline);
-  void MakeEnds();
+  void MeetInHostMemory(std::uint32_t count_from, const shm::AllGather& all_gather, Deadline deadline);
+  void MakeEnds(std::uint32_t count_from);
   // `owner`'s memory that it shares with `other` (one of the two is this rank), as our GPU reaches it.
   std::byte* Shared(int owner, int other) const;
 

@@ -3,7 +3,6 @@
 //
 //   [ heads | headers | packets | data ]         zeroed up to the data
 // A ring's slots lie in the reader's memory; but a post's data, which all others read, lies in the writer's. Offsets
-// below are into one rank's memory, by the peer at the other end.
 // below are of what lies in one rank's memory, by the peer at the other end.
 #pragma once
 
@@ -31,6 +30,7 @@ class DeviceLayout {
   int channels() const { return channels_; }
   std::size_t bytes() const { return bytes_; }
   std::size_t zeroed_bytes() const { return data_; }
+  std::size_t head_bytes() const { return headers_; }
   // Data bytes of a slot.
   std::size_t line_capacity() const { return line_capacity_; }
   std::size_t bulk_capacity() const { return bulk_stride_; }

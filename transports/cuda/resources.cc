@@ -14,29 +14,28 @@ CurrentDevice::~CurrentDevice() {
   driver_.cuCtxPopCurrent(&popped);
 }
 
+CudaMemory::CudaMemory(const CudaDriver& driver, CuContext context, void* data, std::size_t bytes, bool pinned)
+    : driver_(&driver), context_(context), data_(static_cast<std::byte*>(data)), bytes_(bytes), pinned_(pinned) {}
+
 CudaMemory CudaMemory::OnDevice(const CudaDriver& driver, CuContext context, std::size_t bytes) {
   const CurrentDevice current(driver, context);
   CuPointer pointer = 0;
   driver.Check(driver.cuMemAlloc(&pointer, bytes), "cuMemAlloc");
-  CudaMemory memory;
-  memory.driver_ = &driver;
-  memory.context_ = context;
-  memory.data_ = reinterpret_cast<std::byte*>(pointer);
-  memory.bytes_ = bytes;
-  return memory;
+  return {driver, context, reinterpret_cast<void*>(pointer), bytes, false};
+}
+
+CudaMemory CudaMemory::OnDevice(const CudaDriver& driver, CuContext context, std::size_t bytes, CuStream stream) {
+  const CurrentDevice current(driver, context);
+  CuPointer pointer = 0;
+  driver.Check(driver.cuMemAllocAsync(&pointer, bytes, stream), "cuMemAllocAsync");
+  return {driver, context, reinterpret_cast<void*>(pointer), bytes, false};
 }
 
 CudaMemory CudaMemory::Pinned(const CudaDriver& driver, CuContext context, std::size_t bytes) {
   const CurrentDevice current(driver, context);
   void* pointer = nullptr;
   driver.Check(driver.cuMemHostAlloc(&pointer, bytes, kCuHostAllocPortable | kCuHostAllocDeviceMap), "cuMemHostAlloc");
-  CudaMemory memory;
-  memory.driver_ = &driver;
-  memory.context_ = context;
-  memory.data_ = static_cast<std::byte*>(pointer);
-  memory.bytes_ = bytes;
-  memory.pinned_ = true;
-  return memory;
+  return {driver, context, pointer, bytes, true};
 }
 
 CudaMemory& CudaMemory::operator=(CudaMemory&& other) noexcept {
@@ -82,7 +81,8 @@ bool CudaEvent::Passed() const {
   return passed;
 }
 
-SideStream::SideStream(const CudaDriver& driver, CuContext context) : driver_(driver), context_(context) {
+SideStream::SideStream(const CudaDriver& driver, CuContext context)
+    : driver_(driver), context_(context), copied_(driver, context) {
   const CurrentDevice current(driver, context);
   driver.Check(driver.cuStreamCreate(&stream_, kCuStreamNonBlocking), "cuStreamCreate");
 }
@@ -95,6 +95,23 @@ void SideStream::Copy(void* to, const void* from, std::size_t bytes) {
         driver_.cuMemcpyAsync(reinterpret_cast<CuPointer>(to), reinterpret_cast<CuPointer>(from), bytes, stream),
         "cuMemcpyAsync");
   });
+}
+
+void SideStream::CopyLater(void* to, const void* from, std::size_t bytes) {
+  const CurrentDevice current(driver_, context_);
+  driver_.Check(
+      driver_.cuMemcpyAsync(reinterpret_cast<CuPointer>(to), reinterpret_cast<CuPointer>(from), bytes, stream_),
+      "cuMemcpyAsync");
+  copied_.Record(stream_);
+  pending_ = true;
+}
+
+void SideStream::Precede(CuStream other, bool captured) {
+  if (!pending_) return;
+  const CurrentDevice current(driver_, context_);
+  if (captured) driver_.Check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  pending_ = !copied_.Passed();
+  if (pending_) copied_.Block(other);
 }
 
 void SideStream::Zero(void* to, std::size_t bytes) {

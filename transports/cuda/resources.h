@@ -44,6 +44,8 @@ class CudaMemory {
  public:
   CudaMemory() = default;
   static CudaMemory OnDevice(const CudaDriver& driver, CuContext context, std::size_t bytes);
+  // Without waiting for kernels, as other allocations may; usable in the stream's order.
+  static CudaMemory OnDevice(const CudaDriver& driver, CuContext context, std::size_t bytes, CuStream stream);
   static CudaMemory Pinned(const CudaDriver& driver, CuContext context, std::size_t bytes);
   CudaMemory(CudaMemory&& other) noexcept { *this = std::move(other); }
   CudaMemory& operator=(CudaMemory&& other) noexcept;
@@ -53,6 +55,7 @@ class CudaMemory {
   std::size_t bytes() const { return bytes_; }
 
  private:
+  CudaMemory(const CudaDriver& driver, CuContext context, void* data, std::size_t bytes, bool pinned);
   void Release();
 
   const CudaDriver* driver_ = nullptr;
@@ -92,7 +95,10 @@ class SideStream {
   SideStream(const SideStream&) = delete;
   SideStream& operator=(const SideStream&) = delete;
 
-  // Return when done.
+  // Return when done; CopyLater() when it has read `from`, which is pageable. Later work of `other` waits for it, or,
+  // where that stream's work is captured and cannot, this thread.
+  void CopyLater(void* to, const void* from, std::size_t bytes);
+  void Precede(CuStream other, bool captured);
   void Copy(void* to, const void* from, std::size_t bytes);
   void Zero(void* to, std::size_t bytes);
   // `enqueue`: called with the stream, in its context.
@@ -102,11 +108,14 @@ class SideStream {
     enqueue(stream_);
     driver_.Check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
   }
+  CuStream stream() const { return stream_; }
 
  private:
   const CudaDriver& driver_;
   CuContext context_;
   CuStream stream_ = nullptr;
+  CudaEvent copied_;      // after the last CopyLater()
+  bool pending_ = false;  // it was not known to have passed when last looked
 };
 
 }  // namespace tutti::cuda_transport

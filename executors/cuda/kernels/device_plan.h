@@ -54,6 +54,10 @@ struct DeviceLane {
   bool awaited;  // one of its steps is awaited
 };
 
+// What a block moves in one step: its reads, and its writes and every reader of a post by packets.
+inline constexpr std::uint32_t kMoveSources = 64;
+inline constexpr std::uint32_t kMoveDestinations = 80;
+
 // The lanes follow the plan in memory, so that neither must be read to find the other.
 struct alignas(kTableAlignment) DevicePlan {
   const std::byte* tables;
@@ -64,6 +68,7 @@ struct alignas(kTableAlignment) DevicePlan {
   std::uint64_t chunk_bytes;
   std::uint64_t signature, call, count;  // for the recorder
   std::uint32_t lane_count;
+  std::uint32_t slot_packets;  // line protocol: of a slot, behind the one with its header
   std::int32_t divisor;
   std::uint16_t reducer;  // ReducerOf
   std::uint8_t element_bytes;
@@ -101,6 +106,7 @@ struct DeviceQueue {
   std::uint64_t digest;    // of these operations (NextDigest)
   std::uint32_t arrived;   // blocks' arrivals after each operation, summed over the launch
   std::uint32_t finished;  // blocks that have finished the launch
+  std::uint64_t lanes;     // of which it keeps the progress
 };
 
 // Memory that a rank shares with the others, as this rank's GPU reaches it: a part of a window, or a registered buffer.

@@ -27,6 +27,7 @@ struct BlockState {
   std::uint64_t scalar;
   // Slot numbers by operand: of this step, and of the one before, which is still being published.
   std::uint32_t numbers[2][kMostOperands];
+  std::uint32_t queue;  // that the block belongs to
 };
 
 // kStrided: plans may have strided steps.
@@ -91,7 +92,8 @@ class LaneRun {
   // One thread reports the lane's progress, so that the reported value only grows.
   TUTTI_DEVICE static bool IsTeller() { return FromLast() == 0; }
 
-  // A lane's progress: the operation and the number of its steps done.
+  // A lane's progress: the operation's sequence number, modulo 2^32, and the number of its steps done. Leave()
+  // (launch.h) forgets what is old before a number repeats.
   TUTTI_DEVICE std::uint64_t Position(std::uint32_t chunk, std::uint32_t steps, std::uint32_t steps_done) const {
     return sequence_ << 32 | (chunk * steps + steps_done);
   }
@@ -239,7 +241,7 @@ class LaneRun {
     *number = ++end.count;
     if (plan_.protocol == ring::Protocol::line) {
       move.sources[i] = end.packets + std::size_t{slot} * end.stride + kPacketBytes;
-      move.source_numbers[i] = end.count;
+      move.source_numbers[i] = PacketNumber(end.count);
       return true;
     }
     const cuda_transport::DeviceSlotHeader& header = *HeaderAt(end.headers, slot, end.header_stride);
@@ -292,7 +294,7 @@ class LaneRun {
       TUTTI_ROLLED
       for (std::uint32_t r = 0; r < end.reader_count; ++r) {
         move.destinations[first + r] = fill.readers[r].packets + at + kPacketBytes;
-        move.destination_numbers[first + r] = end.tail;
+        move.destination_numbers[first + r] = PacketNumber(end.tail);
       }
     } else if (reference == nullptr) {
       move.destinations[first] = end.data + at;
@@ -317,7 +319,9 @@ class LaneRun {
     TUTTI_ROLLED
     for (std::uint32_t d = ThreadIndex(); d < move.destination_count; d += ThreadCount()) {
       const std::uint32_t number = move.destination_numbers[d];
-      if (number != 0) StorePacket(move.destinations[d] - kPacketBytes, number, header);
+      if (number == 0) continue;
+      StorePacket(move.destinations[d] - kPacketBytes, number, header);
+      if (RenewsSlot(number)) Renew(move.destinations[d], number, bytes);
     }
     TUTTI_ROLLED
     for (std::uint32_t s = FromLast(); s < move.source_count; s += ThreadCount()) {
@@ -331,6 +335,14 @@ class LaneRun {
       if (got != header) return TellFault(rank_, DeviceFaultKind::length, peer, bytes, got >> 32);
     }
     return true;
+  }
+
+  // Writes the packets of a slot that its data, of `bytes`, leaves untouched (packet.h).
+  TUTTI_DEVICE void Renew(std::byte* packets, std::uint32_t number, std::uint32_t bytes) const {
+    TUTTI_ROLLED
+    for (std::size_t p = (bytes + kPacketData - 1) / kPacketData; p < plan_.slot_packets; ++p) {
+      StorePacket(packets + p * kPacketBytes, number, 0);
+    }
   }
 
   // One thread publishes each operand, and one the lane's progress if a step waits for it.

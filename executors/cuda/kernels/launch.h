@@ -21,6 +21,10 @@ TUTTI_DEVICE bool AwaitOthers(const DeviceWorkQueue& queue, std::uint32_t done) 
   return !SyncOr(!all);
 }
 
+// Lanes' progress is forgotten when the number of operations passes a multiple of this, well before their numbers repeat
+// (LaneRun::Position). Zero satisfies no wait, because every wait is for at least one step.
+inline constexpr std::uint64_t kProgressPeriod = std::uint64_t{1} << 30;
+
 // The last block of a queue resets the queue's state for the next launch.
 TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, std::uint64_t sequence, std::uint64_t digest) {
   Sync();
@@ -30,6 +34,10 @@ TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, std::uint64_t sequence, st
     if (GpuAtomic<std::uint32_t>(state.finished).fetch_add(1, kAcquireRelease) + 1 != queue.blocks) return;
     state.finished = 0;
     state.arrived = 0;
+  }
+  if (state.sequence / kProgressPeriod != sequence / kProgressPeriod) {
+    TUTTI_ROLLED
+    for (std::uint64_t lane = 0; lane < state.lanes; ++lane) queue.lanes[lane] = 0;
   }
   state.sequence = sequence;
   state.digest = digest;
@@ -44,20 +52,28 @@ TUTTI_DEVICE T EntryOf(const T* more, const T* inlined, std::uint32_t i) {
   return inlined[i];
 }
 
-// The queue that this block belongs to.
-TUTTI_DEVICE DeviceWorkQueue QueueOf(const DeviceLaunch& launch) {
-  std::uint32_t q = 0;
-  while (q + 1 < launch.queue_count && BlockIndex() >= EntryOf(launch.more_queues, launch.queues, q + 1).first_block) {
-    ++q;
+// The queue that this block belongs to. All threads call it; `found` is in shared memory.
+TUTTI_DEVICE DeviceWorkQueue QueueOf(const DeviceLaunch& launch, std::uint32_t& found) {
+  if (launch.more_queues == nullptr) {  // parameters: cheap to read one after the other
+    std::uint32_t q = 0;
+    while (q + 1 < launch.queue_count && BlockIndex() >= launch.queues[q + 1].first_block) ++q;
+    return launch.queues[q];
   }
-  return EntryOf(launch.more_queues, launch.queues, q);
+  // Host memory, a trip over PCIe away: the threads read all entries at the same time.
+  TUTTI_ROLLED
+  for (std::uint32_t q = ThreadIndex(); q < launch.queue_count; q += ThreadCount()) {
+    const DeviceWorkQueue& queue = launch.more_queues[q];
+    if (BlockIndex() - queue.first_block < queue.blocks) found = q;
+  }
+  Sync();
+  return launch.more_queues[found];
 }
 
 // Runs one block of a launch. kStrided: some of its works are strided.
 template <bool kStrided>
 TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
   if (launch.queue_count == 0) return;
-  const DeviceWorkQueue queue = QueueOf(launch);
+  const DeviceWorkQueue queue = QueueOf(launch, shared.queue);
   const std::uint32_t lane = BlockIndex() - queue.first_block;
   // The last thread reports, because the first ones have more to fetch.
   const bool tells = lane == 0 && ThreadIndex() == ThreadCount() - 1;

@@ -3,19 +3,16 @@
 // Thread-safety: called by all threads of a block, which share one Move.
 #pragma once
 
+#include "executors/cuda/kernels/device_plan.h"
 #include "executors/cuda/kernels/packet.h"
 #include "executors/cuda/kernels/places.h"
 
 namespace tutti::cuda_kernels {
 
-inline constexpr std::uint32_t kMoveSources = 64;
-// Covers a step's writes and every reader of a post by packets.
-inline constexpr std::uint32_t kMoveDestinations = 80;
-
 struct Move {
   const std::byte* sources[kMoveSources];
   std::byte* destinations[kMoveDestinations];
-  std::uint32_t source_numbers[kMoveSources];  // of packets; 0: the source is memory
+  std::uint32_t source_numbers[kMoveSources];  // PacketNumber; 0: the source is memory
   std::uint32_t destination_numbers[kMoveDestinations];
   Walk source_walks[kMoveSources];  // of memory operands, in Walked steps only
   Walk destination_walks[kMoveDestinations];

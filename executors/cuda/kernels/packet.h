@@ -5,9 +5,13 @@
 //   | data 0..3 | number | data 4..7 | number |
 //
 // A packet is stored and loaded as one vector of two 8-byte words. A GPU never tears a word but may show the two at
-// different times, so each has its own number. A number is 0 only in memory that was never written: slot c carries
-// number c + 1. A packet that a shorter message left untouched holds an older number; it could pass for a new one only
-// exactly 2^32 slots later.
+// different times, so each has its own number.
+//
+// A packet that a shorter message left untouched holds an older number. Numbers are odd, so none is 0, as memory is that
+// was never written; they repeat after 2^31 slots. Before that, the filler renews a slot: it writes all of its packets,
+// those behind the data too. Each slot of a ring is renewed once in 2^30 slots, so no packet holds a number that is 2^31
+// slots old and could pass for a new one. (A block's barriers order the stores to one packet, whichever thread they
+// come from; and a reader that still looks at a slot keeps the filler away from it.)
 //
 // Thread-safety: called by device threads; a packet has one writer and one reader.
 #pragma once
@@ -18,6 +22,17 @@ namespace tutti::cuda_kernels {
 
 inline constexpr std::size_t kPacketBytes = 16;
 inline constexpr std::size_t kPacketData = 8;
+
+// The number that the packets of a ring's `count`-th slot hold, counted from 1 and modulo 2^32.
+constexpr std::uint32_t PacketNumber(std::uint32_t count) { return 2 * count + 1; }
+
+// Whether the filler renews the slot whose packets hold `number`: the first ones, up to the deepest ring, of every 2^30.
+// Not those at the very beginning, where nothing is old.
+inline constexpr std::uint32_t kRenewalPeriod = std::uint32_t{1} << 30;
+inline constexpr std::uint32_t kMostPacketSlots = 64;  // of a ring
+constexpr bool RenewsSlot(std::uint32_t number, std::uint32_t period = kRenewalPeriod) {
+  return (number / 2 - period / 2) % period < kMostPacketSlots;
+}
 
 // Bytes of a slot that carries `bytes`.
 constexpr std::size_t PacketSlotBytes(std::size_t bytes) {

@@ -56,7 +56,7 @@ void Copy(CUstream handle, std::uintptr_t to, std::uintptr_t from, std::size_t b
     return;
   }
   const auto done = Enqueue(stream, [=] { std::memmove(target.data, source.data, bytes); });
-  if (target.pageable) done.Wait();
+  if (target.pageable) done.MakeCallerWait();
 }
 
 // A late driver waits only where the real one must: it may return when it has read pageable memory, and does not wait
@@ -70,7 +70,7 @@ void CopyNow(std::uintptr_t to, std::uintptr_t from, std::size_t bytes) {
   };
   const bool leaves = TheEnvironment().late_us > 0 && on_device(to) &&
                       (on_device(from) || Check(from, bytes).pageable);
-  if (!leaves) StreamOf(nullptr)->Now().Wait();
+  if (!leaves) StreamOf(nullptr)->Now().MakeCallerWait();
 }
 
 template <class T>
@@ -144,7 +144,7 @@ CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, std::size_t count) {
   return Answer([&] {
     ForbidWhileCapturing();
     const auto done = Fill(nullptr, to, value, count);
-    if (TheEnvironment().late_us == 0) done.Wait();
+    if (TheEnvironment().late_us == 0) done.MakeCallerWait();
   });
 }
 

@@ -21,11 +21,13 @@ namespace {
 constexpr std::size_t kSoiledBytes = 64 << 10;
 constexpr int kSoil = 0xa5;
 
-Range Allocate(std::size_t bytes, Kind kind) {
+enum class Wait { kMay, kNever };  // for kernels
+
+Range Allocate(std::size_t bytes, Kind kind, Wait wait = Wait::kMay) {
   ForbidWhileCapturing();
   const CUdevice device = CurrentDevice();
   Require(bytes > 0, CUDA_ERROR_INVALID_VALUE);
-  MayWaitForKernels();
+  if (wait == Wait::kMay) MayWaitForKernels();
   const bool pinned = kind == Kind::kPinned;
   const std::size_t used = pinned ? Ranges::Instance().PinnedBytes() : Ranges::Instance().DeviceBytes(device);
   const std::size_t most = pinned ? TheEnvironment().pinned_bytes : TheEnvironment().memory_bytes;
@@ -144,6 +146,14 @@ using namespace tutti::standin;  // NOLINT: what follows is the driver's interfa
 
 CUresult cuMemAlloc(CUdeviceptr* pointer, std::size_t bytes) {
   return Answer([&] { *pointer = Allocate(bytes, Kind::kDevice).address; });
+}
+
+// Pools exist to allocate without waiting for kernels. The memory is the caller's at once, not only in stream order.
+CUresult cuMemAllocAsync(CUdeviceptr* pointer, std::size_t bytes, CUstream stream) {
+  return Answer([&] {
+    Require(StreamOf(stream)->device() == CurrentDevice(), CUDA_ERROR_INVALID_VALUE);
+    *pointer = Allocate(bytes, Kind::kDevice, Wait::kNever).address;
+  });
 }
 
 // Host code may use it, too, also while kernels run.

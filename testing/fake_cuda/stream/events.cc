@@ -113,7 +113,7 @@ CUresult cuEventSynchronize(CUevent handle) {
     const auto record = Handles<CUevent, Event>().Find(handle)->Last();
     Require(record.captured.capture == nullptr, CUDA_ERROR_CAPTURED_EVENT);
     ForbidWhileCapturing();
-    record.moment.Wait();
+    record.moment.MakeCallerWait();
   });
 }
 

@@ -160,6 +160,17 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
   return cuLaunchKernelEx(&config, function, parameters, extra);
 }
 
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                                   CUstream stream, void** parameters) {
+  CUlaunchAttribute cooperative{};
+  cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  cooperative.value.cooperative = 1;
+  const CUlaunchConfig config{grid_x,  grid_y, grid_z, block_x,      block_y, block_z,
+                              shared, stream, &cooperative, 1};
+  return cuLaunchKernelEx(&config, function, parameters, nullptr);
+}
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction handle, void** parameters, void** extra) {
   return Answer([&] {
     const auto function = FunctionOf(handle);

@@ -1,6 +1,7 @@
 #include "testing/fake_cuda/stream/stream.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <random>
 #include <thread>
@@ -13,6 +14,8 @@
 
 namespace tutti::standin {
 namespace {
+
+std::atomic<std::uint64_t> waits_of_callers{0};
 
 // Streams without a handle of their own.
 struct Unnamed {
@@ -99,6 +102,13 @@ void Moment::Wait() const {
   stream->changed_.wait(lock, [&] { return stream->done_ >= ticket; });
 }
 
+void Moment::MakeCallerWait() const {
+  waits_of_callers.fetch_add(1, std::memory_order_relaxed);
+  Wait();
+}
+
+std::uint64_t WaitsOfCallers() { return waits_of_callers.load(std::memory_order_relaxed); }
+
 Moment Stream::Push(Work work) {
   if (TheEnvironment().synchronous) {
     RunInCaller(work);
@@ -178,7 +188,7 @@ std::vector<std::shared_ptr<Stream>> StreamsOf(CUdevice device) {
 }
 
 void WaitForAll(CUdevice device) {
-  for (const auto& stream : StreamsOf(device)) stream->Now().Wait();
+  for (const auto& stream : StreamsOf(device)) stream->Now().MakeCallerWait();
 }
 
 Moment Enqueue(const std::shared_ptr<Stream>& stream, Work work) {

@@ -28,7 +28,11 @@ struct Moment {
 
   bool Passed() const;
   void Wait() const;
+  // For a call that returns when the work is done: it is counted.
+  void MakeCallerWait() const;
 };
+
+std::uint64_t WaitsOfCallers();
 
 class Stream : public std::enable_shared_from_this<Stream> {
  public:

@@ -42,7 +42,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
         if (other->blocking()) other->Now().Wait();
       }
     }
-    stream->Now().Wait();
+    stream->Now().MakeCallerWait();
   });
 }
 
