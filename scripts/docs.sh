@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Generates parts of docs/: pictures, and tables between the lines <!-- made: NAME --> and <!-- end: NAME -->. GPU
-# measurements come from docs/data/gpu.json (scripts/gpu.sh). The table of kernels needs a disassembler
+# measurements come from docs/data/gpu_*.json (scripts/gpu_kit.sh). The table of kernels needs a disassembler
 # (scripts/kernels.sh).
 #   scripts/docs.sh [PATH-OF-TUTTI]       default: build/release/tools/tutti
 set -euo pipefail
@@ -28,7 +28,12 @@ scripts/draw_walk.py >docs/pictures/walk.svg
 "$tutti" topo --topo topology/testdata/dgx1v.xml --nodes 2 --svg docs/pictures/topology-dgx1v.svg >/dev/null
 "$tutti" simulate --published selection/simulator/testdata/published.csv | between docs/simulator.md published
 "$tutti" simulate --claims docs/pictures
-[ ! -f docs/data/gpu.json ] || scripts/gpu_tables.py docs/data/gpu.json | between docs/gpu.md gpu
+mapfile -t from_gpus < <(find docs/data -name 'gpu_*.json' | sort)
+if [ ${#from_gpus[@]} -eq 0 ]; then
+  echo "Tutti has never run on a GPU: there is no \`docs/data/gpu_*.json\`."
+else
+  scripts/gpu_tables.py "${from_gpus[@]}"
+fi | between docs/gpu.md gpu
 pipeline=$(dirname "$tutti")/../examples/pipeline
 "$pipeline" draw all 4 8 2 >docs/pictures/pipeline_schedules.svg
 # Leaves the table unchanged if the library was built without kernels or there is no disassembler.

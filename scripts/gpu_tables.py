@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Prints the tables of docs/gpu.md, as Markdown, from the results of scripts/gpu.sh.
+"""Prints the tables of docs/gpu.md, as Markdown, from what scripts/gpu_kit.sh brought back.
 
-    scripts/gpu_tables.py RESULTS.json [--dry-run]
+    scripts/gpu_tables.py gpu_correct.json gpu_measure.json gpu_compare.json [--rehearsal]
 
-The results of a dry run measure nothing and are refused without --dry-run.
+Any of the three files may be missing. A rehearsal measures nothing and is refused without --rehearsal.
 """
 import json
 import sys
@@ -20,14 +20,17 @@ def size(number):
     return f"{number}T"
 
 
-class Suite:
+class Call:
+    """What one call of the kit saw."""
+
     def __init__(self, data):
         self.data = data
-        self.parts = {part["name"]: part for part in data["parts"]}
+        self.name = data["call"]
+        self.steps = {step["name"]: step for step in data["steps"]}
 
     def result(self, name):
-        part = self.parts.get(name)
-        return part["result"] if part and part["result"] else {}
+        step = self.steps.get(name)
+        return step["result"] if step and step["result"] else {}
 
     def records(self, name):
         return self.result(name).get("results", [])
@@ -35,9 +38,25 @@ class Suite:
     def device(self):
         return self.result("device").get("device", {})
 
+
+class Suite:
+    def __init__(self, calls):
+        self.calls = {call.name: call for call in calls}
+
+    def call(self, name):
+        return self.calls.get(name, Call({"call": name, "steps": []}))
+
+    def copies(self):
+        """The driver's copies: those that were timed for longest."""
+        for name in ("measure", "correct"):
+            copies = self.call(name).result("device").get("copies", [])
+            if copies:
+                return copies
+        return []
+
     def copy_gbs(self):
         """The device's best copy bandwidth in GB/s, counting bytes read and bytes written."""
-        return max((copy["gbs"] for copy in self.result("device").get("copies", [])), default=0)
+        return max((copy["gbs"] for copy in self.copies()), default=0)
 
 
 def found(record, library):
@@ -60,39 +79,56 @@ def share(suite, bytes_moved, us):
 
 
 def about(suite):
-    device = suite.device()
-    yield f"Measured {suite.data['date']}, commit {suite.data['commit']}, in {suite.data['took_s']} s."
-    if device:
-        major, minor = divmod(device["cuda_driver"], 1000)
-        yield (f"{device['count']} x {device['name']} (sm_{device['compute_capability']}, {device['multiprocessors']} "
-               f"multiprocessors, {device['clock_mhz']:.0f} MHz, memory {device['memory_clock_mhz']:.0f} MHz), "
-               f"driver for CUDA {major}.{minor // 10}.")
-    notes = {result for part in suite.parts.values() for result in ((part["result"] or {}).get("about") or {}).values()}
-    for note in sorted(notes):
+    for call in suite.calls.values():
+        data = call.data
+        steps = data["steps"]
+        yield (f"*{call.name}*: {data['date']}, commit {data['commit']}, kernels for sm_{data['architectures']}, "
+               f"{sum(step['seconds'] for step in steps)} s, on {data['machine']}.")
+        device = call.device()
+        if device:
+            major, minor = divmod(device["cuda_driver"], 1000)
+            yield (f"{device['count']} x {device['name']} (sm_{device['compute_capability']}, {device['multiprocessors']} "
+                   f"multiprocessors, {device['clock_mhz']:.0f} MHz, memory {device['memory_clock_mhz']:.0f} MHz), "
+                   f"driver for CUDA {major}.{minor // 10}.")
+    results = [step["result"] or {} for call in suite.calls.values() for step in call.steps.values()]
+    for note in sorted({note for result in results for note in (result.get("about") or {}).values()}):
         yield f"Beside it: {note}."
-    refusals = {text.split("\n")[0] for part in suite.parts.values()
-                for text in ((part["result"] or {}).get("refused") or {}).values()}
-    for refusal in sorted(refusals):
+    for refusal in sorted({text.split("\n")[0] for result in results for text in (result.get("refused") or {}).values()}):
         yield f"Refused: {refusal}"
 
 
-def parts(suite):
-    yield "| part | | s |"
-    yield "|---|---|--:|"
-    for part in suite.parts.values():
-        yield f"| {part['name']} | {part['status']} | {part['seconds']} |"
+def tests(result):
+    """How many tests of a step passed, failed and were skipped."""
+    passed = failed = skipped = 0
+    for suite in result.get("testsuites", []):
+        for test in suite["testsuite"]:
+            if test["result"] == "SKIPPED":
+                skipped += 1
+            elif test.get("failures"):
+                failed += 1
+            else:
+                passed += 1
+    return f"{passed} | {failed} | {skipped}" if passed + failed + skipped else "| |"
+
+
+def steps(suite):
+    yield "| call | step | | passed | failed | skipped | s |"
+    yield "|---|---|---|--:|--:|--:|--:|"
+    for call in suite.calls.values():
+        for step in call.steps.values():
+            yield f"| {call.name} | {step['name']} | {step['status']} | {tests(step['result'] or {})} | {step['seconds']} |"
 
 
 def bandwidth(suite):
     yield "| what | size | us (least - greatest) | GB/s, read + written | of the device's copy |"
     yield "|---|--:|--:|--:|--:|"
-    for copy in suite.result("device").get("copies", []):
+    for copy in suite.copies():
         yield f"| copy, by the driver | {size(copy['bytes'])} | {time(copy)} | {share(suite, 2 * copy['bytes'], copy['median_us'])} |"
-    for name, part in suite.parts.items():
-        reduces = name.startswith(("reduce_scatter_direct_", "reduce_")) and name.split("_")[-1].isdigit()
-        if name != "one_rank_copy" and (not reduces or name.startswith("reduce_scatter_") and "direct" not in name):
+    measure = suite.call("measure")
+    for name in measure.steps:
+        if name != "one_rank_copy" and "_direct_" not in name:
             continue
-        for record in suite.records(name):
+        for record in measure.records(name):
             mine = found(record, "tutti")
             if "median_us" not in mine:
                 continue
@@ -106,37 +142,40 @@ def bandwidth(suite):
 def collectives(suite):
     yield "| collective | ranks | size | tutti (us) | algorithm | nccl (us) | tutti / nccl | of the bound |"
     yield "|---|--:|--:|--:|---|--:|--:|--:|"
-    measured = ("all_reduce", "reduce_scatter", "all_gather", "alltoall")
-    for name in suite.parts:
-        if name != "graph_2" and (not name.startswith(measured) or "direct" in name):
-            continue
-        for record in suite.records(name):
-            mine, theirs = found(record, "tutti"), found(record, "nccl")
-            both = "median_us" in mine and "median_us" in theirs
-            ratio = f"{mine['median_us'] / theirs['median_us']:.2f}" if both else "-"
-            label = record["collective"] + (" in a graph" if name == "graph_2" else "")
-            ranks = f"{record['ranks']}{' processes' if name.endswith('processes') else ''}"
-            bound = "-"
-            if "median_us" in mine and record["collective"] == "all_reduce" and suite.copy_gbs():
-                # Each rank's input is read once and each output written once, at the device's copy speed.
-                least = 2 * record["ranks"] * record["size"] / GB_PER_S / suite.copy_gbs()
-                bound = f"{100 * least / mine['median_us']:.0f} %"
-            yield (f"| {label} | {ranks} | {size(record['bytes'])} | {time(mine)} | {mine.get('algorithm', '-')} | "
-                   f"{time(theirs)} | {ratio} | {bound} |")
+    for call in suite.calls.values():
+        for name in call.steps:
+            if name == "one_rank_copy" or "_direct_" in name:
+                continue
+            for record in call.records(name):
+                mine, theirs = found(record, "tutti"), found(record, "nccl")
+                both = "median_us" in mine and "median_us" in theirs
+                ratio = f"{mine['median_us'] / theirs['median_us']:.2f}" if both else "-"
+                label = record["collective"] + (" in a graph" if name.startswith("graph_") else "")
+                ranks = f"{record['ranks']}{' processes' if name.endswith('processes') else ''}"
+                bound = "-"
+                if "median_us" in mine and record["collective"] == "all_reduce" and suite.copy_gbs():
+                    # Each rank's input is read once and each output written once, at the device's copy speed.
+                    least = 2 * record["ranks"] * record["size"] / GB_PER_S / suite.copy_gbs()
+                    bound = f"{100 * least / mine['median_us']:.0f} %"
+                yield (f"| {label} | {ranks} | {size(record['bytes'])} | {time(mine)} | {mine.get('algorithm', '-')} | "
+                       f"{time(theirs)} | {ratio} | {bound} |")
 
 
 def main(arguments):
-    names = [argument for argument in arguments if argument != "--dry-run"]
-    if len(names) != 1:
+    names = [argument for argument in arguments if argument != "--rehearsal"]
+    if not names:
         sys.exit(__doc__)
-    with open(names[0], encoding="utf-8") as file:
-        data = json.load(file)
-    if data["dry_run"] and "--dry-run" not in arguments:
-        sys.exit(f"{names[0]} is of a dry run: it says nothing of a GPU")
-    suite = Suite(data)
+    calls = []
+    for name in names:
+        with open(name, encoding="utf-8") as file:
+            data = json.load(file)
+        if data["rehearsal"] and "--rehearsal" not in arguments:
+            sys.exit(f"{name} is of a rehearsal: it says nothing of a GPU")
+        calls.append(Call(data))
+    suite = Suite(calls)
     for line in about(suite):
         print(line)
-    for table in (bandwidth, collectives, parts):
+    for table in (bandwidth, collectives, steps):
         print()
         for line in table(suite):
             print(line)

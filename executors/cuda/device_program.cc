@@ -142,7 +142,8 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
   }
   const auto sides_at = pieces.Add(sides);
   const std::size_t scratch = binding_.scratch_bytes() * schedule_.channels.size();
-  Log(Subject::select, "a plan takes {} B of device memory for tables and {} B for scratch", pieces.Padded().size(), scratch);
+  Log(Subject::select, "a plan takes {} B of device memory for tables and {} B for scratch", pieces.Padded().size(),
+      scratch);
   memory_ = arena.Allocate(pieces.Padded().size());
 
   plan.tables = memory_ + tables_at;

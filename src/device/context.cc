@@ -130,16 +130,14 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
                  one_device ? cost_model::kMostChannelsOfOneGpu : cost_model::kMostGpuChannels);
 
   shm_ = std::make_unique<shm::Fabric>(rank, *setup.hosts, 1, *setup.settings, all_gather, deadline);
-  fabric_ = std::make_unique<cuda_transport::DeviceFabric>(*device_, context.tuning.max_channels + kMessageChannels,
-                                                           *shm_, setup.settings->gpu_p2p,
-                                                           static_cast<std::uint32_t>(setup.settings->count_from),
-                                                           all_gather, deadline);
+  fabric_ = std::make_unique<cuda_transport::DeviceFabric>(
+      *device_, context.tuning.max_channels + kMessageChannels, *shm_, setup.settings->gpu_p2p,
+      static_cast<std::uint32_t>(setup.settings->count_from), all_gather, deadline);
   const bool all_refer = std::all_of(rooms.begin(), rooms.end(), [](const Room& room) { return room.zero_copy; });
   // A step may have a post and other writes.
   const bool packets_fit = static_cast<std::size_t>(nranks) + schedule::kMaxWrites <= cuda_kernels::kMoveDestinations;
   context.tuning.gpu_slots = {false, one_host && packets_fit, fabric_->layout().line_capacity(),
-                              fabric_->bulk_capacity(),
-                              all_refer && fabric_->one_device() && fabric_->one_process()};
+                              fabric_->bulk_capacity(), all_refer && fabric_->one_device() && fabric_->one_process()};
   context.tuning.bulk_capacity = fabric_->bulk_capacity();
   if (!one_host) {
     context.tuning.forced.protocol = ring::Protocol::bulk;  // the network does not carry the line protocol

@@ -149,9 +149,11 @@ void LaunchGroup::Enqueue(const Bundle& bundle) {
   const auto capture_of = [&](cuda_transport::CuStream stream) {
     int status = 0;
     std::uint64_t id = 0;
-    if (driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr) != cuda_transport::kCuSuccess) {
+    const auto result = driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr);
+    if (result == cuda_transport::kCuErrorInvalidHandle) {
       Throw(tuttiInvalidArgument, "stream {} is not a CUDA stream; was it destroyed?", static_cast<void*>(stream));
     }
+    driver.Check(result, "cuStreamGetCaptureInfo");
     return status == cuda_transport::kCuCaptureActive ? std::optional(id) : std::nullopt;
   };
   const cuda_transport::CuStream leader = bundle.streams.front();

@@ -29,6 +29,7 @@ Buffer Look(const cuda_transport::CudaDriver& driver, const void* pointer) {
   // This query takes any address and returns 0 for unknown ones.
   const auto result = driver.cuPointerGetAttributes(std::size(attributes), attributes, values,
                                                     reinterpret_cast<cuda_transport::CuPointer>(pointer));
+  driver.CheckContext(result, "cuPointerGetAttributes");
   if (result != cuda_transport::kCuSuccess || type == 0) return {Memory::plain};
   if (managed != 0) return {Memory::managed};
   return {type == cuda_transport::kCuMemoryDevice ? Memory::device : Memory::pinned, ordinal};

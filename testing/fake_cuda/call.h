@@ -51,6 +51,7 @@ CUresult Answer(Work&& work) {
   return AnswerUninitialized([&] {
     RequireUsable();
     work();
+    RequireUsable();  // the context may have been lost while the call waited
   });
 }
 

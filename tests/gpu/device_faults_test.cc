@@ -5,11 +5,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "testing/device_rank.h"
+#include "tests/gpu/litmus.h"
 
 namespace tutti::testing {
 namespace {
@@ -126,6 +128,75 @@ TEST_F(Device, NamesADriverThatIsTooOld) {
         },
         {.environment = {{"TUTTI_STANDIN_DRIVER", version}}});
   }
+}
+
+TEST_F(Device, NamesACardThatIsTooOld) {
+  if (!stand_in_) GTEST_SKIP() << "what no GPU can be told to be";
+  RunAlone(
+      [] {
+        const Gpu gpu(0);
+        auto* const memory = gpu.Allocate(KiB);
+        tuttiComm_t comm = nullptr;
+        ASSERT_TRUE(Ok(tuttiCommInitAll(&comm, 1, nullptr)));
+        EXPECT_TRUE(Fails(tuttiAllReduce(memory, memory, 1, tuttiFloat, tuttiSum, comm, gpu.NewStream()),
+                          tuttiInvalidArgument, {"compute capability is 7.5", "has code for", "and later"}));
+        EXPECT_TRUE(Ok(tuttiCommDestroy(comm)));
+        gpu.Free(memory);
+      },
+      {.environment = {{"TUTTI_STANDIN_CAPABILITY", "75"}}});
+}
+
+// Other programs may have the device's memory, or the host's.
+TEST_F(Device, NamesMemoryThatIsTooSmall) {
+  if (!stand_in_) GTEST_SKIP() << "what no GPU can be told to be";
+  const std::pair<const char*, std::vector<const char*>> limits[] = {
+      {"TUTTI_STANDIN_MEMORY_MB", {"device 0 has no", "MiB", "are free", "TUTTI_GPU=0"}},
+      {"TUTTI_STANDIN_PINNED_MB", {"cannot pin", "of host memory"}}};
+  for (const auto& [limit, told] : limits) {
+    for (const bool threads : {true, false}) {
+      RunRanks(2,
+               [told = told](Rank& self) {
+                 const Gpu gpu(self.rank());
+                 const auto id = self.IdOf();
+                 tuttiComm_t comm = nullptr;
+                 const auto result = tuttiCommInitRank(&comm, self.size(), id, self.rank());
+                 // Each names its own failure, or that of the other.
+                 EXPECT_NE(result, tuttiSuccess);
+                 for (const char* part : told) {
+                   EXPECT_NE(std::string(tuttiGetLastError(nullptr)).find(part), std::string::npos)
+                       << part << " is not in: " << tuttiGetLastError(nullptr);
+                 }
+               },
+               {.threads = threads, .environment = {{limit, "0"}}});
+    }
+  }
+}
+
+TEST_F(Device, NamesALostContext) {
+  if (!stand_in_) GTEST_SKIP() << "it would take the machine's other programs with it";
+  RunRanks(
+      2,
+      [](Rank& self) {
+        auto owned = std::make_unique<DeviceRank>(self, 64 * KiB);
+        DeviceRank& rank = *owned;
+        const Case call{What::all_reduce, tuttiFloat32, tuttiSum, 100, 0, false, 1};
+        EXPECT_EQ(rank.Run(call), "");
+        self.Meet();
+        if (self.rank() == 0) {
+          LitmusLaunch parameter{};  // without memory
+          parameter.rounds = 1;
+          rank.gpu().Launch("", kLitmusName, 1, 1, &parameter, rank.stream());
+          EXPECT_TRUE(Fails(rank.gpu().Synchronize(rank.stream()), tuttiUnhandledCudaError, {}));
+        }
+        const auto result = tuttiAllReduce(rank.arena().send(), rank.arena().receive(), 100, tuttiFloat, tuttiSum,
+                                           rank.comm(), rank.stream());
+        if (self.rank() != 0) return;  // its communicator is told that the other one has gone
+        EXPECT_TRUE(Fails(result, tuttiUnhandledCudaError, {"context is lost", "a kernel touched", "new process"}));
+        EXPECT_TRUE(Ok(tuttiCommAbort(rank.ReleaseComm())));
+        // Nothing of the context can be released any more.
+        static_cast<void>(owned.release());
+      },
+      {.threads = false, .environment = {{"TUTTI_STANDIN_APART", "1"}, {"TUTTI_TIMEOUT_MS", "5000"}}});
 }
 
 TEST_F(Device, RefusesADeviceThatIsNotThere) {

@@ -121,7 +121,9 @@ class GraphBetweenCalls {
     EXPECT_EQ(static_cast<std::size_t>(std::count(data.begin(), data.end(), sum)), data.size());
     const std::size_t scattered = captured.count / static_cast<std::size_t>(n);
     rank_.gpu().Get(data.data(), rank_.arena().send(), scattered * sizeof data[0]);
-    EXPECT_EQ(static_cast<std::size_t>(std::count(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(scattered), sum)), scattered);
+    EXPECT_EQ(
+        static_cast<std::size_t>(std::count(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(scattered), sum)),
+        scattered);
   }
 
   Rank& self_;

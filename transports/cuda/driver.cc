@@ -74,6 +74,7 @@ struct Loaded {
     bind(driver.cuMemAllocAsync, "cuMemAllocAsync");
     bind(driver.cuMemFree, "cuMemFree_v2");
     bind(driver.cuMemGetAddressRange, "cuMemGetAddressRange_v2");
+    bind(driver.cuMemGetInfo, "cuMemGetInfo_v2");
     bind(driver.cuMemHostAlloc, "cuMemHostAlloc");
     bind(driver.cuMemFreeHost, "cuMemFreeHost");
     bind(driver.cuMemHostRegister, "cuMemHostRegister_v2");
@@ -103,6 +104,20 @@ const Loaded& TheDriver() {
   return loaded.Get([] { return std::make_unique<const Loaded>(); });
 }
 
+// After one of these, each later call returns it, too (cuda.h).
+bool MeansLostContext(CuResult result) {
+  constexpr CuResult kEccUncorrectable = 214, kIllegalAddress = 700, kLaunchTimeout = 702, kAssert = 710,
+                     kHardwareStackError = 714, kLaunchFailed = 719;
+  switch (result) {
+    case kEccUncorrectable:
+    case kIllegalAddress:
+    case kLaunchTimeout:
+    case kAssert: return true;
+    // Illegal instruction, misaligned address, invalid address space and invalid program counter lie between.
+    default: return result >= kHardwareStackError && result <= kLaunchFailed;
+  }
+}
+
 }  // namespace
 
 std::string WhyTooOld(const CudaDriver& driver, int needed) {
@@ -115,7 +130,16 @@ std::string WhyTooOld(const CudaDriver& driver, int needed) {
 
 void CudaDriver::Check(CuResult result, const char* call) const {
   if (result == kCuSuccess) return;
+  CheckContext(result, call);
   Throw(tuttiUnhandledCudaError, "{}: {}", call, TheDriver().Phrase(result));
+}
+
+void CudaDriver::CheckContext(CuResult result, const char* call) const {
+  if (!MeansLostContext(result)) return;
+  Throw(tuttiUnhandledCudaError,
+        "{}: {}: this process's CUDA context is lost. A kernel failed, which may be the program's or another library's "
+        "(compute-sanitizer finds it); only a new process can use the GPU again",
+        call, TheDriver().Phrase(result));
 }
 
 const CudaDriver* LoadedCudaDriver(std::string* why) {

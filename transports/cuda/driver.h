@@ -28,6 +28,8 @@ struct CuUuid {
 };
 
 inline constexpr CuResult kCuSuccess = 0;
+inline constexpr CuResult kCuErrorOutOfMemory = 2;
+inline constexpr CuResult kCuErrorInvalidHandle = 400;
 inline constexpr CuResult kCuErrorNotReady = 600;
 inline constexpr CuResult kCuErrorNoBinaryForGpu = 209;
 inline constexpr CuResult kCuErrorPeerAccessAlreadyEnabled = 704;
@@ -81,6 +83,7 @@ struct CudaDriver {
   CuResult (*cuMemFree)(CuPointer pointer);
   CuResult (*cuMemAllocAsync)(CuPointer* pointer, std::size_t bytes, CuStream stream);
   CuResult (*cuMemGetAddressRange)(CuPointer* base, std::size_t* bytes, CuPointer pointer);
+  CuResult (*cuMemGetInfo)(std::size_t* free, std::size_t* total);
   CuResult (*cuMemHostAlloc)(void** pointer, std::size_t bytes, unsigned flags);
   CuResult (*cuMemFreeHost)(void* pointer);
   CuResult (*cuMemHostRegister)(void* pointer, std::size_t bytes, unsigned flags);
@@ -108,6 +111,8 @@ struct CudaDriver {
 
   // "cuMemAlloc: out of memory". Throws tuttiUnhandledCudaError unless `result` is success.
   void Check(CuResult result, const char* call) const;
+  // Likewise, but only if the result means that this process's context is lost for ever.
+  void CheckContext(CuResult result, const char* call) const;
 };
 
 // Why the driver is older than version `needed`, or "".

@@ -1,6 +1,25 @@
 #include "transports/cuda/resources.h"
 
 namespace tutti::cuda_transport {
+namespace {
+
+std::size_t KiB(std::size_t bytes) { return bytes >> 10; }
+std::size_t MiB(std::size_t bytes) { return bytes >> 20; }
+
+void CheckAllocation(const CudaDriver& driver, CuResult result, std::size_t bytes, const char* call) {
+  std::size_t free = 0, total = 0;
+  CuDevice device = 0;
+  if (result == kCuErrorOutOfMemory && driver.cuMemGetInfo(&free, &total) == kCuSuccess &&
+      driver.cuCtxGetDevice(&device) == kCuSuccess) {
+    Throw(tuttiUnhandledCudaError,
+          "device {} has no {} KiB left for a communicator: {} of its {} MiB are free. Other programs may use it "
+          "(nvidia-smi lists them); TUTTI_GPU=0 makes communicators for host memory only",
+          device, KiB(bytes), MiB(free), MiB(total));
+  }
+  driver.Check(result, call);
+}
+
+}  // namespace
 
 CurrentDevice::CurrentDevice(const CudaDriver& driver, CuContext context)
     : driver_(driver), mode_(kCuCaptureModeRelaxed) {
@@ -20,21 +39,26 @@ CudaMemory::CudaMemory(const CudaDriver& driver, CuContext context, void* data, 
 CudaMemory CudaMemory::OnDevice(const CudaDriver& driver, CuContext context, std::size_t bytes) {
   const CurrentDevice current(driver, context);
   CuPointer pointer = 0;
-  driver.Check(driver.cuMemAlloc(&pointer, bytes), "cuMemAlloc");
+  CheckAllocation(driver, driver.cuMemAlloc(&pointer, bytes), bytes, "cuMemAlloc");
   return {driver, context, reinterpret_cast<void*>(pointer), bytes, false};
 }
 
 CudaMemory CudaMemory::OnDevice(const CudaDriver& driver, CuContext context, std::size_t bytes, CuStream stream) {
   const CurrentDevice current(driver, context);
   CuPointer pointer = 0;
-  driver.Check(driver.cuMemAllocAsync(&pointer, bytes, stream), "cuMemAllocAsync");
+  CheckAllocation(driver, driver.cuMemAllocAsync(&pointer, bytes, stream), bytes, "cuMemAllocAsync");
   return {driver, context, reinterpret_cast<void*>(pointer), bytes, false};
 }
 
 CudaMemory CudaMemory::Pinned(const CudaDriver& driver, CuContext context, std::size_t bytes) {
   const CurrentDevice current(driver, context);
   void* pointer = nullptr;
-  driver.Check(driver.cuMemHostAlloc(&pointer, bytes, kCuHostAllocPortable | kCuHostAllocDeviceMap), "cuMemHostAlloc");
+  const auto result = driver.cuMemHostAlloc(&pointer, bytes, kCuHostAllocPortable | kCuHostAllocDeviceMap);
+  if (result == kCuErrorOutOfMemory) {
+    Throw(tuttiUnhandledCudaError, "the driver cannot pin {} KiB of host memory: free some, or let the job pin more",
+          KiB(bytes));
+  }
+  driver.Check(result, "cuMemHostAlloc");
   return {driver, context, pointer, bytes, true};
 }
 

@@ -51,8 +51,7 @@ void Copy(CUstream handle, std::uintptr_t to, std::uintptr_t from, std::size_t b
   const End source = Check(from, bytes);
   if (source.pageable && !target.pageable && !Captured(*stream)) {
     auto taken = std::make_shared<const std::vector<std::byte>>(source.data, source.data + bytes);
-    Enqueue(stream,
-            [target, taken = std::move(taken)] { std::memcpy(target.data, taken->data(), taken->size()); });
+    Enqueue(stream, [target, taken = std::move(taken)] { std::memcpy(target.data, taken->data(), taken->size()); });
     return;
   }
   const auto done = Enqueue(stream, [=] { std::memmove(target.data, source.data, bytes); });
@@ -68,8 +67,7 @@ void CopyNow(std::uintptr_t to, std::uintptr_t from, std::size_t bytes) {
     const auto range = Ranges::Instance().Find(address);
     return range && range->OnDevice();
   };
-  const bool leaves = TheEnvironment().late_us > 0 && on_device(to) &&
-                      (on_device(from) || Check(from, bytes).pageable);
+  const bool leaves = TheEnvironment().late_us > 0 && on_device(to) && (on_device(from) || Check(from, bytes).pageable);
   if (!leaves) StreamOf(nullptr)->Now().MakeCallerWait();
 }
 

@@ -166,8 +166,7 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigne
   CUlaunchAttribute cooperative{};
   cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
   cooperative.value.cooperative = 1;
-  const CUlaunchConfig config{grid_x,  grid_y, grid_z, block_x,      block_y, block_z,
-                              shared, stream, &cooperative, 1};
+  const CUlaunchConfig config{grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, &cooperative, 1};
   return cuLaunchKernelEx(&config, function, parameters, nullptr);
 }
 

@@ -13,7 +13,7 @@ namespace tutti::standin {
 namespace {
 
 constexpr unsigned kBlockThreads = 256;
-constexpr unsigned kRoom = 8;  // blocks of that size that a device of four multiprocessors holds
+constexpr unsigned kRoom = 8;         // blocks of that size that a device of four multiprocessors holds
 constexpr unsigned kHostThreads = 2;  // that run a block
 constexpr unsigned kArrivals = kRoom * kHostThreads;
 constexpr std::size_t MiB = 1 << 20;
@@ -128,8 +128,7 @@ TEST_F(Strict, BlocksWaitForRoom) {
   const auto one = NewStream(), other = NewStream();
   const Pinned first, second;
   *first.value = *second.value = 0;
-  EXPECT_EQ(LaunchTogether("meeting", {first.value, 1}, one, kRoom + 1),
-            CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+  EXPECT_EQ(LaunchTogether("meeting", {first.value, 1}, one, kRoom + 1), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
   ASSERT_EQ(LaunchTogether("meeting", {first.value, kArrivals + 1}, one, kRoom), CUDA_SUCCESS);
   while (std::atomic_ref(*first.value).load() < kArrivals) std::this_thread::yield();
   ASSERT_EQ(LaunchTogether("meeting", {second.value, 2 * kHostThreads}, other, 2), CUDA_SUCCESS);

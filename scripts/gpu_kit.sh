@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Everything that needs an NVIDIA GPU, in one folder that runs on a machine that has one, without this source tree, a
+# compiler or a network: tests, measurements, and the comparison with NCCL.
+#
+#   scripts/gpu_kit.sh pack [--arch SM] [--build DIR] [--out DIR]   makes the folder, at most 64 MiB
+#     --arch SM     the GPU's compute capability without the dot; default: 90 (H100, H200)
+#     --build DIR   an existing build with GPU kernels; default: builds build/gpu_kit for that architecture
+#     --out DIR     default: build/gpu_kit/kit
+#   scripts/gpu_kit.sh rehearse [--kit DIR]     runs the packed folder in an empty root over the stand-in for a GPU, with
+#                                               tiny sizes: is the kit complete, and are its steps right?
+#   .../kit/gpu_kit.sh run CALL [OPTIONS]       on the machine with the GPU: gpu_kit/run.sh
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$here/gpu_kit.sh"; }
+
+verb=${1:-}
+[ $# -eq 0 ] || shift
+case $verb in
+  run) exec "$here/gpu_kit/run.sh" "$@" ;;
+  pack | rehearse) ;;
+  -h | --help) usage && exit 0 ;;
+  *) usage >&2 && exit 2 ;;
+esac
+cd "$here/.."
+[ -f CMakePresets.json ] || { echo "$0: $verb needs Tutti's source tree; here is only a packed kit" >&2 && exit 2; }
+
+architecture=90
+build=
+out=
+kit=build/gpu_kit/kit
+while [ $# -gt 0 ]; do
+  case $1 in
+    --arch | --build | --out | --kit) [ $# -ge 2 ] || { usage >&2 && exit 2; } ;;&
+    --arch) architecture=$2 ;;
+    --build) build=$2 ;;
+    --out) out=$2 ;;
+    --kit) kit=$2 ;;
+    *) echo "$0: unknown argument $1" >&2 && usage >&2 && exit 2 ;;
+  esac
+  shift 2
+done
+
+pack() {
+  if [ -z "$build" ]; then
+    build=build/gpu_kit
+    cmake --preset release -B "$build" -DTUTTI_CUDA=ON -DTUTTI_CUDA_ARCHITECTURES="$architecture" -DTUTTI_TOOLS=OFF \
+      -DTUTTI_NCCL=OFF >/dev/null
+    cmake --build "$build" --target tutti-bench tutti-peer-nccl tutti_tests train_lm compare_losses
+    # Only where there is cuBLAS.
+    cmake --build "$build" --target train_lm_cuda || echo "[kit] without train_lm_cuda"
+  fi
+  build=$(cd "$build" && pwd)
+  local to=${out:-build/gpu_kit/kit}
+  rm -rf "$to"
+  mkdir -p "$to/bin" "$to/lib" "$to/gpu_kit"
+  cp scripts/gpu_kit.sh "$to/"
+  cp scripts/gpu_kit/run.sh scripts/gpu_kit/steps.sh "$to/gpu_kit/"
+  cp examples/run.sh "$build/bench/tutti-bench" "$build/bench/tutti-peer-nccl" "$build/tests/tutti_tests" "$build/tests/litmus.fatbin" "$to/bin/"
+  local program
+  # The language model on the host is trained here: there its mathematics would take most of the kit.
+  local models=$build/examples/train_lm
+  if [ -x "$models/train_lm_cuda" ]; then
+    cp "$models/train_lm_cuda" "$models/compare_losses" "$to/bin/"
+    "$models/train_lm" --steps 50 --losses "$to/gpu_kit/host_losses" >/dev/null
+  fi
+  # The libraries that the programs need, except the C library's own and CUDA's, which the machine has.
+  local library
+  for program in "$to"/bin/*; do
+    LD_LIBRARY_PATH=$build ldd "$program" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' || true
+  done | sort -u | grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv|ld-linux[^/]*|libcuda|libcudart|libcublas|libcublasLt)\.so' |
+    while read -r library; do cp -L "$library" "$to/lib/"; done
+  strip --strip-unneeded "$to"/lib/*.so* "$to"/bin/tutti* "$to"/bin/train_lm_cuda "$to"/bin/compare_losses 2>/dev/null || true
+  {
+    echo "commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)$([ -z "$(git status --porcelain 2>/dev/null)" ] || echo +)"
+    echo "architectures=$(sed -n 's/^TUTTI_CUDA_ARCHITECTURES:[^=]*=//p' "$build/CMakeCache.txt" | tr ';' ' ')"
+  } | sed 's/=\(.*\)/="\1"/' >"$to/gpu_kit/packed"
+  local bytes
+  bytes=$(du -sb "$to" | cut -f1)
+  echo "[kit] $to: $((bytes / 1000)) KB, for sm_$(sed -n 's/^architectures="\(.*\)"/\1/p' "$to/gpu_kit/packed" | sed 's/ /, sm_/g')"
+  [ "$bytes" -le $((64 << 20)) ] || { echo "$0: that is more than 64 MiB" >&2 && exit 1; }
+}
+
+# A root with a shell, its tools, the C library, and the stand-in in the place of the GPU's driver: nothing else.
+rehearse() {
+  local standin=${STANDIN:-build/gpu_kit/testing/fake_cuda} root name file
+  [ -d "$kit" ] || { echo "$0: there is no $kit: pack it first" >&2 && exit 2; }
+  [ -f "$standin/libcuda.so.1" ] || cmake --build build/gpu_kit --target tutti_standin_driver
+  root=$(mktemp -d)
+  trap "rm -rf '$root'" EXIT
+  mkdir -p "$root"/{bin,lib64,usr/lib/driver,proc,dev/shm,tmp,kit}
+  ln -s ../bin "$root/usr/bin"
+  for name in bash sh sed awk grep tr cut sort uniq tail head cat cp mv rm mkdir mktemp date timeout sleep dirname basename \
+    paste ls find env uname nproc df wc seq readlink touch; do
+    file=$(command -v "$name") || continue
+    cp -L "$file" "$root/bin/$name"
+  done
+  for file in "$root"/bin/* "$standin/libcuda.so.1" "$standin/tutti-standin-processor"; do
+    ldd "$file" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $3 } $1 ~ /^\// { print $1 }' || true
+  done | sort -u | while read -r file; do
+    case $file in /lib64/*) cp -L "$file" "$root/lib64/" ;; *) cp -L "$file" "$root/usr/lib/" ;; esac
+  done
+  for name in libc.so.6 libm.so.6 libresolv.so.2; do cp -L "$(ldconfig -p | awk -v n="$name" '$1 == n { print $NF; exit }')" "$root/usr/lib/"; done
+  cp -L "$standin/libcuda.so.1" "$standin/tutti-standin-processor" "$root/usr/lib/driver/"
+  cp -r "$kit/." "$root/kit/"
+  # NCCL's place is taken by Tutti's own libnccl, if there is one, to see that the comparison is made.
+  [ ! -f "${NCCL:-}" ] || cp -L "$NCCL" "$root/usr/lib/driver/libnccl.so.2"
+  local inside='mount -t proc proc "$0/proc" && mount -t tmpfs tmpfs "$0/dev/shm" && for d in null zero random urandom; do
+      : >"$0/dev/$d" && mount --bind /dev/$d "$0/dev/$d" || exit 1; done
+      exec chroot "$0" /bin/env -i PATH=/bin HOME=/tmp LD_LIBRARY_PATH=/usr/lib/driver:/usr/lib "${@}"'
+  local call status=0 as=()
+  [ "$(id -u)" -eq 0 ] || as=(--map-root-user)
+  for call in correct measure compare; do
+    unshare "${as[@]}" --mount --pid --fork --kill-child bash -c "$inside" "$root" REHEARSAL=1 \
+      ${STANDIN_DEVICES:+TUTTI_STANDIN_DEVICES=$STANDIN_DEVICES} /kit/gpu_kit.sh run "$call" --results /tmp/results || status=$?
+  done
+  [ -z "$out" ] || { mkdir -p "$out" && cp -r "$root/tmp/results/." "$out/"; }
+  return "$status"
+}
+
+"$verb"

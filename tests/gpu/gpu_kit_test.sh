@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Tests scripts/gpu_kit.sh: it packs a kit, whose steps all run in an empty root over the stand-in for a GPU; their JSON
+# has all numbers and converts to tables; what fails is told, and what is done is not done again.
+#   gpu_kit_test.sh SOURCE_DIR BUILD_DIR
+set -euo pipefail
+cd "$1"
+build=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "FAILED: $*" && exit 1; }
+export STANDIN=$build/testing/fake_cuda NCCL=$build/interop/nccl/lib/libnccl.so.2
+
+scripts/gpu_kit.sh pack --build "$build" --out "$work/kit"
+[ "$(du -sb "$work/kit" | cut -f1)" -le $((64 << 20)) ] || fail "the kit is too large to carry"
+! grep -rqaF "$PWD/" "$work/kit/gpu_kit" "$work/kit/gpu_kit.sh" || fail "a script names a folder of the source tree"
+"$work/kit/gpu_kit.sh" pack >/dev/null 2>"$work/why" && fail "a kit packs itself"
+grep -q "needs Tutti's source tree" "$work/why" || fail "it is not said why a kit cannot pack: $(cat "$work/why")"
+
+as=()
+[ "$(id -u)" -eq 0 ] || as=(--map-root-user)
+unshare "${as[@]}" --mount --pid --fork true 2>/dev/null || { echo "no namespaces: the kit is not rehearsed" && exit 77; }
+scripts/gpu_kit.sh rehearse --kit "$work/kit" --out "$work/results"
+
+calls=("$work/results/gpu_correct.json" "$work/results/gpu_measure.json" "$work/results/gpu_compare.json")
+# The results of a rehearsal must not be accepted as measurements.
+! scripts/gpu_tables.py "${calls[@]}" >/dev/null 2>&1 || fail "tables were made from a rehearsal"
+scripts/gpu_tables.py "${calls[@]}" --rehearsal >"$work/tables.md"
+# Tutti's own libnccl replaces NCCL, with ranks as threads that share the device. It must be measured and named.
+grep -qE 'NCCL_MULTI_RANK_GPU_ENABLE=1; TUTTI.S OWN' "$work/tables.md" || fail "it is not said what NCCL was"
+for row in 'copy, by the driver \| 64K' 'all-reduce of one rank \| 64K' 'reduce, 2 sources, direct' 'reduce_scatter, 2 sources, direct' \
+  'all_reduce in a graph \| 2 \| 8' 'all_reduce \| 2 \| 4K' 'reduce_scatter \| 2' 'all_gather \| 2' 'alltoall \| 2' 'broadcast \| 2' 'scatter \| 2' \
+  'all_reduce \| 2 processes \| 4K'; do
+  grep -qE "^\| $row .*[0-9]\.[0-9]" "$work/tables.md" || { cat "$work/tables.md" && fail "no number for $row"; }
+done
+grep -qE '^\| all_reduce \| 2 \| 8 \|[^|]*\|[^|]*\| [0-9.]+ \(' "$work/tables.md" || fail "NCCL's place was not measured"
+for step in litmus smoke threads calls graphs faults processes no_peer_access virtual_hosts protocols counters tensors eight; do
+  grep -qE "^\| correct \| $step \| ok \| [1-9][0-9]* \| 0 \|" "$work/tables.md" || { cat "$work/tables.md" && fail "no test of $step passed"; }
+done
+
+# Outside a rehearsal the table shows Tutti's own libnccl as refused, and the run succeeds.
+LD_LIBRARY_PATH=$STANDIN "$build/bench/tutti-bench" all_reduce --memory device -t 2 -b 8 -e 8 --cell-ms 1 --repeat 1 \
+  --vs nccl --nccl "$NCCL" >"$work/refused" 2>&1 || { cat "$work/refused" && fail "refusal is a failure"; }
+grep -q '# refused: nccl: .*libnccl.so.2 is Tutti.s, not NVIDIA.s' "$work/refused" || { cat "$work/refused" && fail "Tutti's own was not refused"; }
+grep -qE '^ +8 .* refused' "$work/refused" || fail "the table does not say refused"
+
+# A failed step is told and recorded, and the other steps still run; without a GPU no step is a success.
+run() { LD_LIBRARY_PATH=$STANDIN REHEARSAL=1 "$work/kit/gpu_kit.sh" run correct --results "$work/again" "$@"; }
+! TUTTI_STANDIN_DEVICES=0 run --only '^(device|smoke|litmus)$' >"$work/none" 2>&1 || fail "without a device all is well"
+for step in device litmus smoke; do grep -q "$step: FAILED" "$work/none" || { cat "$work/none" && fail "$step succeeds without a device"; }; done
+grep -q '"name": "device", "status": "FAILED: exit status 1"' "$work/again/gpu_correct.json" || fail "a failed step is not written down"
+# A later run does what is missing, and only that.
+run --only '^(device|litmus)$' >"$work/second" || { cat "$work/second" && fail "what failed is not done again"; }
+run --only '^(device|smoke|litmus)$' >"$work/third" || { cat "$work/third" && fail "the third run fails"; }
+grep -q 'device: done before' "$work/third" && grep -q 'smoke: ok' "$work/third" || { cat "$work/third" && fail "what is done is done again"; }
+# A step that outlasts its time is stopped, and one that finds no time left says so.
+! run --budget 3 --only '^(threads|calls)$' >"$work/late" 2>&1 || fail "no time is enough time"
+grep -q 'threads: left out: no time was left' "$work/late" || { cat "$work/late" && fail "it is not said that no time was left"; }
+echo "the kit does what it says"
