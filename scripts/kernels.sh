@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Inspects the compiled kernels and prints a table, with a row for every architecture of a build, as in docs/gpu.md.
 #
-#   scripts/kernels.sh [BUILD_DIR]           default: build/release
+#   scripts/kernels.sh [--fetch] [BUILD_DIR]     default: build/release
+#     --fetch      where there is no disassembler, installs NVIDIA's from PyPI into the build
 #
 # Registers and stack come from the cubins. The other figures are counts in a disassembly: 128-bit loads and stores of
 # global memory in the reductions (except packets, which are loaded and stored as atomics), and, in the innermost loops
@@ -10,25 +11,36 @@
 #
 # "Loads at once" counts the loads that each thread has in flight: the longest sequence of 128-bit loads in a loop
 # before an instruction needs one of their results. If a function has several innermost loops, the lowest count applies.
-# "40x8, 14x4" means 40 reductions with eight and 14 with four. The kernel for strided tensors is left out.
+# "40x8, 14x4" means 40 reductions with eight and 14 with four.
 #
 #   NVDISASM   the disassembler, default: nvdisasm in PATH, or next to nvcc
 #   PTXAS=1    also compiles for each architecture with -Xptxas -v and prints the output (a minute each)
-# Exit status 1: a reduction has no 128-bit loads and stores in a loop, so it is no longer vectorised; or a reduction or
-# the copy has fewer loads at once than FEWEST_AT_ONCE. (Scaled or divided sums and fp8 may have fewer, because they
-# compute more.)
+# Exit status 1: a limit below is not kept; or a reduction has no 128-bit loads and stores in a loop, so it is no longer
+# vectorised; or it has local memory in its loops; or it or the copy has fewer loads at once than FEWEST_AT_ONCE. (Scaled
+# or divided sums and fp8 may have fewer, because they compute more.) 2: there is no disassembler, or no cubin.
 set -euo pipefail
 
 [[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^set/p' "$0" | sed '/^set/d; s/^# \{0,1\}//'; exit 0; }
 root=$(cd "$(dirname "$0")/.." && pwd)
+fetch=
+[[ ${1:-} != --fetch ]] || { fetch=yes && shift; }
 build=${1:-$root/build/release}
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 disassembler=${NVDISASM:-$(command -v nvdisasm || echo "$(dirname "$nvcc")/nvdisasm")}
+if [[ ! -x $disassembler && -n $fetch ]]; then
+  place=$build/nvdisasm
+  [[ -d $place ]] || { python3 -m venv "$place" && "$place/bin/pip" install --quiet --disable-pip-version-check nvidia-cuda-nvdisasm; } >&2 || rm -rf "$place"
+  disassembler=$(find "$place" -name nvdisasm -type f 2>/dev/null | head -n 1)
+  [[ -z $disassembler ]] || chmod +x "$disassembler"
+fi
 [[ -x $disassembler ]] || { echo "$0: no nvdisasm (it is part of the CUDA toolkit): put it into PATH or NVDISASM" >&2; exit 2; }
 shopt -s nullglob
 cubins=("$build"/kernels/kernels_sm_*.cubin)
 [[ ${#cubins[@]} -gt 0 ]] || { echo "$0: $build/kernels has no cubin: build Tutti there, with nvcc" >&2; exit 2; }
-readonly FEWEST_AT_ONCE=4  # of 16 bytes by 512 threads: 32 KB in flight on a multiprocessor
+readonly FEWEST_AT_ONCE=4     # of 16 bytes by 512 threads: 32 KB in flight on a multiprocessor
+readonly MOST_REGISTERS=128  # so that two blocks of 256 threads share a multiprocessor
+readonly MOST_STACK=64       # bytes of a thread, of the interpreter alone
+readonly MOST_KB=2500        # of one architecture's code
 mapfile -t cubins < <(printf '%s\n' "${cubins[@]}" | sort -V)
 
 # Reads a disassembly, writes "registers stack reductions loads stores local_in_loops bare few copy_at_once at_once",
@@ -73,8 +85,7 @@ function loads_at_once(   i, l, m, r, run, most, least, around) {
   return least
 }
 function finish(   i, l, hot, local, in_loop, once) {
-  if (name ~ /_strided\$/) { n = loops = 0; split("", at); split("", target_of); return }
-  if (name ~ /4CopyI/ && (copy_at_once = loads_at_once()) < fewest) ++few
+  if (name ~ /4CopyI.*5DenseE/ && (copy_at_once = loads_at_once()) < fewest) ++few
   if (name ~ /Reduction/ && name ~ /3Run/) {
     ++reductions
     ++of_at_once[once = loads_at_once()]
@@ -135,6 +146,18 @@ for cubin in "${cubins[@]}"; do
     notes+="${architecture%.cubin}: $bare of $reductions reductions have no 128-bit loads or stores in a loop"$'\n'
     status=1
   fi
+  for limit in "registers registers $MOST_REGISTERS" "bytes_of_stack stack $MOST_STACK" "KB size $MOST_KB" "accesses_of_local_memory_in_loops local 0"; do
+    read -r what which most <<<"$limit"
+    case $which in
+      registers) is=$((registers)) ;;
+      stack) is=$((stack)) ;;
+      size) is=$(($(stat -c %s "$cubin") / 1000)) ;;
+      local) is=$local ;;
+    esac
+    ((is > most)) || continue
+    notes+="${architecture%.cubin}: $is ${what//_/ }, but at most $most are allowed"$'\n'
+    status=1
+  done
   if ((few > 0)); then
     notes+="${architecture%.cubin}: $few loops have fewer than $FEWEST_AT_ONCE loads at once"$'\n'
     status=1

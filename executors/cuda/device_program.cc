@@ -32,13 +32,14 @@ std::uint32_t ThreadsFor(const schedule::ProtocolConfig& config, const StridedSi
   return static_cast<std::uint32_t>(std::clamp<std::size_t>(wanted, kFewestThreads, cuda_kernels::kMaxThreads));
 }
 
-bool AnyIsStrided(const schedule::Step& step, const StridedSides& strided) {
+// Operands of the step that are strided.
+std::size_t StridedOperands(const schedule::Step& step, const StridedSides& strided) {
   const auto is_strided = [&](const schedule::Operand& operand) {
     return (operand.kind == schedule::OperandKind::input && strided.input != nullptr) ||
            (operand.kind == schedule::OperandKind::output && strided.output != nullptr);
   };
-  return std::any_of(step.reads.begin(), step.reads.end(), is_strided) ||
-         std::any_of(step.writes.begin(), step.writes.end(), is_strided);
+  return static_cast<std::size_t>(std::count_if(step.reads.begin(), step.reads.end(), is_strided) +
+                                  std::count_if(step.writes.begin(), step.writes.end(), is_strided));
 }
 
 // Appends tables to the image of one piece of device memory; Add() returns the offset of each.
@@ -84,6 +85,7 @@ struct DeviceProgram::Image {
   StridedSides strided;
   std::vector<BoundLane> lanes;
   std::size_t longest_chunk = 0;
+  std::size_t staged = 0;  // strided operands of any step that may reduce
 
   // Writes the lane's table to `tables` and its location to the lane.
   cuda_kernels::DeviceLane Write(BoundLane& bound, Pieces& tables) const {
@@ -119,7 +121,7 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
     Throw(tuttiInternalError, "a chunk of {} bytes does not fit into a {} slot of {} bytes on a GPU",
           config_.chunk_bytes, ring::NameOf(config_.protocol), capacity);
   }
-  Image image{strided, {}, 0};
+  Image image{strided, {}};
   for (std::size_t c = 0; c < schedule_.channels.size(); ++c) {
     AddChannel(image, static_cast<int>(c), fabric, first_channel);
   }
@@ -148,6 +150,8 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
 
   plan.tables = memory_ + tables_at;
   plan.scratch = scratch > 0 ? arena.Allocate(scratch) : nullptr;
+  plan.staged = image.staged;
+  plan.staging = image.staged > 0 ? arena.Allocate(lanes_ * image.staged * cuda_kernels::kStagedBytes) : nullptr;
   const auto* const placed = reinterpret_cast<const schedule::Strided*>(memory_ + sides_at);
   plan.input_strided = strided.input != nullptr ? placed : nullptr;
   plan.output_strided = strided.output != nullptr ? placed + (sides.size() - 1) : nullptr;
@@ -237,7 +241,9 @@ void DeviceProgram::AddChannel(Image& image, int channel, const cuda_transport::
     lane.lane.channel = static_cast<std::uint32_t>(channel);
     for (const schedule::Step& step : lanes[l].steps) {
       const cuda_kernels::DeviceStep bound = AddStep(lane, step, channel, fabric, fabric_channel);
-      lane.steps.back().strided = AnyIsStrided(step, image.strided);
+      const std::size_t strided = StridedOperands(step, image.strided);
+      lane.steps.back().strided = strided > 0;
+      if (schedule::IsReducing(schedule_.collective)) image.staged = std::max(image.staged, strided);
       for (const schedule::After& after : step.after) {
         const std::size_t other = first_lane + static_cast<std::size_t>(after.lane);
         lane.afters.push_back({static_cast<std::uint32_t>(other), static_cast<std::uint32_t>(after.step),

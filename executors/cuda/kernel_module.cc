@@ -75,21 +75,16 @@ KernelModule::KernelModule(const cuda_transport::CudaDevice& device) : device_(d
   }
   driver.Check(loaded, "cuModuleLoadData");
   // Asking for a function and its occupancy loads the function even where modules are loaded lazily.
-  int fewest = std::numeric_limits<int>::max();
-  for (const auto& [function, name] : {std::pair(&interpreter_, cuda_kernels::kInterpreterName),
-                                       std::pair(&strided_interpreter_, cuda_kernels::kStridedInterpreterName)}) {
-    driver.Check(driver.cuModuleGetFunction(function, module_, name), "cuModuleGetFunction");
-    int blocks = 0;
-    driver.Check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, *function, cuda_kernels::kMaxThreads, 0),
-                 "cuOccupancyMaxActiveBlocksPerMultiprocessor");
-    fewest = std::min(fewest, blocks);
-  }
-  resident_blocks_ = static_cast<std::uint32_t>(fewest * device.Attribute(cuda_transport::kCuMultiprocessors));
+  driver.Check(driver.cuModuleGetFunction(&interpreter_, module_, cuda_kernels::kInterpreterName),
+               "cuModuleGetFunction");
+  int blocks = 0;
+  driver.Check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, interpreter_, cuda_kernels::kMaxThreads, 0),
+               "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  resident_blocks_ = static_cast<std::uint32_t>(blocks * device.Attribute(cuda_transport::kCuMultiprocessors));
   // A kernel's first launch may enlarge the context's local memory, which waits for all kernels that run there. An
   // empty launch takes that wait here, before any kernel waits for another.
   cuda_transport::SideStream(driver, device.context()).Run([&](cuda_transport::CuStream stream) {
-    for (const bool strided : {false, true})
-      Launch(cuda_kernels::DeviceLaunch{}, strided, 1, cuda_kernels::kMaxThreads, stream);
+    Launch(cuda_kernels::DeviceLaunch{}, 1, cuda_kernels::kMaxThreads, stream);
   });
 }
 
@@ -98,19 +93,18 @@ KernelModule::~KernelModule() {
   cuda_transport::ReleaseIn(driver, device_.context(), [&] { driver.cuModuleUnload(module_); });
 }
 
-void KernelModule::Launch(const cuda_kernels::DeviceLaunch& launch, bool strided, std::uint32_t blocks,
-                          std::uint32_t threads, cuda_transport::CuStream stream) const {
+void KernelModule::Launch(const cuda_kernels::DeviceLaunch& launch, std::uint32_t blocks, std::uint32_t threads,
+                          cuda_transport::CuStream stream) const {
   const auto& driver = device_.driver();
   const cuda_transport::CurrentDevice current(driver, device_.context());
   void* parameter = const_cast<cuda_kernels::DeviceLaunch*>(&launch);
-  const auto function = strided ? strided_interpreter_ : interpreter_;
   // Blocks of a launch wait for each other. A cooperative launch begins only when all of them have room, however many
   // other kernels there are, and never with a part of them.
   if (blocks == 1) {
-    driver.Check(driver.cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, 0, stream, &parameter, nullptr),
+    driver.Check(driver.cuLaunchKernel(interpreter_, 1, 1, 1, threads, 1, 1, 0, stream, &parameter, nullptr),
                  "cuLaunchKernel");
   } else {
-    driver.Check(driver.cuLaunchCooperativeKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, &parameter),
+    driver.Check(driver.cuLaunchCooperativeKernel(interpreter_, blocks, 1, 1, threads, 1, 1, 0, stream, &parameter),
                  "cuLaunchCooperativeKernel");
   }
 }

@@ -26,15 +26,14 @@ class KernelModule {
   const cuda_transport::CudaDevice& device() const { return device_; }
   // Blocks of kMaxThreads that the device runs at the same time. A launch of more would wait for itself.
   std::uint32_t resident_blocks() const { return resident_blocks_; }
-  // Enqueues. `strided`: some works are. REQUIRES: blocks <= resident_blocks(). Throws tuttiUnhandledCudaError.
-  void Launch(const cuda_kernels::DeviceLaunch& launch, bool strided, std::uint32_t blocks, std::uint32_t threads,
+  // Enqueues. REQUIRES: blocks <= resident_blocks(). Throws tuttiUnhandledCudaError.
+  void Launch(const cuda_kernels::DeviceLaunch& launch, std::uint32_t blocks, std::uint32_t threads,
               cuda_transport::CuStream stream) const;
 
  private:
   const cuda_transport::CudaDevice& device_;
   cuda_transport::CuModule module_ = nullptr;
   cuda_transport::CuFunction interpreter_ = nullptr;
-  cuda_transport::CuFunction strided_interpreter_ = nullptr;
   std::uint32_t resident_blocks_ = 0;
 };
 

@@ -331,7 +331,6 @@ cuda_kernels::DeviceWork DeviceContext::WorkOf(const plan::Operation& operation,
   const auto* const tensors = operation.tensors.get();
   const bool dense_input = tensors == nullptr || tensors->input.dense();
   const bool dense_output = tensors == nullptr || tensors->output.dense();
-  work.strided = !dense_input || !dense_output;
   const auto& schedule = plan.program.schedule();
   const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
   if (plan.program.config().protocol == ring::Protocol::bulk && may_refer) {

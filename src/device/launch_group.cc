@@ -180,9 +180,7 @@ void LaunchGroup::Enqueue(const Bundle& bundle) {
   }
   for (auto* const plans : bundle.plans) plans->Precede(leader, capture.has_value());
   const cuda_kernels::DeviceLaunch launch = pinned_.Write(bundle.queues, bundle.works);
-  const bool strided = std::any_of(bundle.works.begin(), bundle.works.end(),
-                                   [](const cuda_kernels::DeviceWork& work) { return work.strided; });
-  kernels_->Launch(launch, strided, bundle.blocks, bundle.threads, leader);
+  kernels_->Launch(launch, bundle.blocks, bundle.threads, leader);
   pinned_.Enqueued(leader, capture.has_value());
   // In a graph the event belongs to the graph; launched_ must remain an event that can be waited for outside.
   cuda_transport::CudaEvent& after = capture ? captured_ : launched_;

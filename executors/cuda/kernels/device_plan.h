@@ -58,10 +58,15 @@ struct DeviceLane {
 inline constexpr std::uint32_t kMoveSources = 64;
 inline constexpr std::uint32_t kMoveDestinations = 80;
 
+// A strided operand of a reduction is moved in parts of so many bytes (staging.h); a multiple of a vector.
+inline constexpr std::uint32_t kStagedBytes = 16 * 1024;
+
 // The lanes follow the plan in memory, so that neither must be read to find the other.
 struct alignas(kTableAlignment) DevicePlan {
   const std::byte* tables;
   std::byte* scratch;
+  std::byte* staging;  // for each lane in turn: kStagedBytes for each of `staged` operands
+  std::uint64_t staged;
   const schedule::Strided* input_strided;  // null: dense. Otherwise operand offsets count packed bytes.
   const schedule::Strided* output_strided;
   std::uint64_t scratch_bytes;  // of one channel
@@ -143,7 +148,6 @@ struct DeviceWork {
   std::uint16_t input_window, output_window;
   std::uint8_t input_kind, output_kind;  // SlotKind
   bool scaled;
-  bool strided;  // some step is: only kStridedInterpreterName runs it
 };
 
 struct DeviceWorkQueue {
@@ -167,8 +171,6 @@ struct DeviceLaunch {
 static_assert(sizeof(DeviceLaunch) <= 4096);
 
 inline constexpr char kInterpreterName[] = "tutti_interpret";
-// Also runs strided tensors, for which the usual interpreter has no registers to spare.
-inline constexpr char kStridedInterpreterName[] = "tutti_interpret_strided";
 // Threads of a block, and blocks that share a multiprocessor. Each thread has 128 registers, which the loops need to
 // keep enough loads in flight. With larger blocks, a block that only publishes references would occupy a whole
 // multiprocessor.

@@ -30,8 +30,6 @@ struct BlockState {
   std::uint32_t queue;  // that the block belongs to
 };
 
-// kStrided: plans may have strided steps.
-template <bool kStrided>
 class LaneRun {
  public:
   // Runs the `number`-th operation of the queue in this launch, counted from 1. REQUIRES: thread 0 has written
@@ -39,20 +37,15 @@ class LaneRun {
   TUTTI_DEVICE LaneRun(BlockState& shared, const DeviceWorkQueue& queue, const DevicePlan& plan, std::uint32_t lane,
                        std::uint32_t number)
       : shared_(shared),
-        rank_(*queue.rank),
-        progress_(queue.lanes),
         table_(shared.lane, queue, plan, lane, number),
         plan_(shared.lane.plan),
         work_(shared.lane.work),
-        lane_(shared.lane.lane),
-        index_(lane),
-        sequence_(shared.lane.before + number),
-        tag_(ring::OperationTag(shared.lane.digest)) {
-    if constexpr (kStrided) table_.FetchStrided();
+        lane_(shared.lane.lane) {
+    if (plan_.input_strided != nullptr || plan_.output_strided != nullptr) table_.FetchStrided();
   }
 
   // Reports that the operation begins. One thread calls it before Run().
-  TUTTI_DEVICE void Tell(const CallTicket& ticket) const { TellBegun(ticket, plan_, sequence_, shared_.lane.digest); }
+  TUTTI_DEVICE void Tell(const CallTicket& ticket) const { TellBegun(ticket, plan_, Sequence(), shared_.lane.digest); }
 
   // False if it was stopped.
   TUTTI_DEVICE bool Run() {
@@ -70,12 +63,12 @@ class LaneRun {
           referred = referred || reference != nullptr;
           if (!RunStep(step, chunk, position, reference, shared_.numbers[runs++ % 2])) return false;
         } else if (step.awaited && IsTeller()) {
-          StoreRelease(progress_ + index_, position, false);
+          StoreRelease(OwnProgress(), position, false);
         }
       }
     }
     // A finished lane satisfies every wait for it, even for chunks beyond its own.
-    if (lane_.awaited && IsTeller()) StoreRelease(progress_ + index_, sequence_ << 32 | ~std::uint32_t{0}, false);
+    if (lane_.awaited && IsTeller()) StoreRelease(OwnProgress(), Sequence() << 32 | ~std::uint32_t{0}, false);
     table_.Keep();
     return !referred || Drain();
   }
@@ -95,7 +88,7 @@ class LaneRun {
   // A lane's progress: the operation's sequence number, modulo 2^32, and the number of its steps done. Leave()
   // (launch.h) forgets what is old before a number repeats.
   TUTTI_DEVICE std::uint64_t Position(std::uint32_t chunk, std::uint32_t steps, std::uint32_t steps_done) const {
-    return sequence_ << 32 | (chunk * steps + steps_done);
+    return Sequence() << 32 | (chunk * steps + steps_done);
   }
 
   // Memory that the step's slots refer to instead of carrying the data; null: they carry it.
@@ -118,9 +111,10 @@ class LaneRun {
       case schedule::OperandKind::output: base = work_.output; break;
       default: base = plan_.scratch + lane_.channel * plan_.scratch_bytes; done = plan_.whole_scratch ? done : 0;
     }
-    if constexpr (kStrided) {
-      walk.strided = step.strided ? table_.StridedOf(operand) : nullptr;
+    if (step.strided) {
+      walk.strided = table_.StridedOf(operand);
       if (walk.strided != nullptr) {
+        walk.buffer = base;
         BeginAt(walk, operand.offset + done);
         return base;
       }
@@ -135,7 +129,7 @@ class LaneRun {
     if (SyncOr(!Prepare(step, chunk, done, bytes, reference, numbers))) return false;
     bool moved = plan_.protocol != ring::Protocol::line || TakeHeaders(step, bytes);
     if (moved && shared_.move.destination_count > 0) {
-      moved = kStrided && step.strided ? CarryWalked(shared_.move) : Carry<Dense>(shared_.move);
+      moved = step.strided ? CarryWalked(shared_.move) : Carry(shared_.move);
     }
     if (SyncOr(!moved)) return false;
     // Only the next step's barrier waits for this: it changes nothing that the next step prepares.
@@ -145,7 +139,7 @@ class LaneRun {
 
   template <typename Ready>
   TUTTI_DEVICE bool Await(Ready&& ready) const {
-    return AwaitUntil(&rank_.stop, shared_.lane.abort, ready);
+    return AwaitUntil(&Rank().stop, shared_.lane.abort, ready);
   }
   // Also acquires what was written before it became ready. `wide`: the writer may be outside this GPU.
   template <typename Ready>
@@ -170,7 +164,8 @@ class LaneRun {
       move.divisor = divisor;
       move.reducer = plan_.reducer;
       move.bytes = bytes;
-      move.stop = &rank_.stop;
+      move.staging = plan_.staging + shared_.lane.index * plan_.staged * kStagedBytes;
+      move.stop = &Rank().stop;
       move.abort = shared_.lane.abort;
       move.source_count = step.reads;
       move.destination_count = FirstDestination(step, step.writes, reference);
@@ -191,7 +186,7 @@ class LaneRun {
   TUTTI_DEVICE bool AwaitLane(const DeviceAfter& after, std::uint32_t chunk) const {
     const std::uint64_t wanted = Position(chunk, after.steps, after.step + 1);
     return AwaitAndAcquire(false, [&] {
-      const std::uint64_t position = LoadPolled(progress_ + after.lane, false);
+      const std::uint64_t position = LoadPolled(shared_.lane.progress + after.lane, false);
       return position >> 32 == wanted >> 32 && position >= wanted;
     });
   }
@@ -235,7 +230,7 @@ class LaneRun {
       move.sources[i] = Memory(step, operand, done, move.source_walks[i]);
       return true;
     }
-    if constexpr (kStrided) move.source_walks[i].strided = nullptr;
+    if (step.strided) move.source_walks[i].strided = nullptr;
     cuda_transport::DeviceEmptyEnd& end = table_.EmptyOf(operand);
     const std::uint32_t slot = ring::SlotIndex(end.count, end.depth);
     *number = ++end.count;
@@ -245,22 +240,22 @@ class LaneRun {
       return true;
     }
     const cuda_transport::DeviceSlotHeader& header = *HeaderAt(end.headers, slot, end.header_stride);
-    const std::uint64_t wanted = ring::SlotFlag(end.count, tag_);
+    const std::uint64_t wanted = ring::SlotFlag(end.count, Tag());
     std::uint64_t flag = 0;
     const bool came = AwaitAndAcquire(shared_.lane.wide, [&] {
       flag = LoadPolled(&header.flag, shared_.lane.wide);
       return ring::FlagNumber(flag) == ring::FlagNumber(wanted);
     });
     if (!came) return false;
-    if (flag != wanted) return TellFault(rank_, DeviceFaultKind::foreign, end.peer, 0, 0);
+    if (flag != wanted) return TellFault(Rank(), DeviceFaultKind::foreign, end.peer, 0, 0);
     // Loads each word once, because every process of the host can write it, and both together: each load is a trip.
     const cuda_transport::DeviceSlotContent content(LoadRelaxed(&header.content));
     const std::uint64_t address = LoadRelaxed(&header.address);
-    if (content.bytes() != bytes) return TellFault(rank_, DeviceFaultKind::length, end.peer, bytes, content.bytes());
+    if (content.bytes() != bytes) return TellFault(Rank(), DeviceFaultKind::length, end.peer, bytes, content.bytes());
     move.sources[i] = content.kind() == ring::SlotKind::value ? end.data + std::size_t{slot} * end.stride
                                                               : Referred(content, address, end.peer, bytes);
     if (move.sources[i] != nullptr) return true;
-    return TellFault(rank_, DeviceFaultKind::forged, end.peer, 0, static_cast<std::uint64_t>(content.kind()));
+    return TellFault(Rank(), DeviceFaultKind::forged, end.peer, 0, static_cast<std::uint64_t>(content.kind()));
   }
 
   // The data that a slot refers to; null: the reference lies in no memory that the peer shared.
@@ -299,7 +294,7 @@ class LaneRun {
     } else if (reference == nullptr) {
       move.destinations[first] = end.data + at;
       move.destination_numbers[first] = 0;
-      if constexpr (kStrided) move.destination_walks[first].strided = nullptr;
+      if (step.strided) move.destination_walks[first].strided = nullptr;
     }
     return true;
   }
@@ -315,7 +310,7 @@ class LaneRun {
   // The last threads check, because the first ones wait for data at the same time.
   TUTTI_DEVICE bool TakeHeaders(const DeviceStep& step, std::uint32_t bytes) {
     auto& move = shared_.move;
-    const std::uint64_t header = tag_ | std::uint64_t{bytes} << 32;
+    const std::uint64_t header = Tag() | std::uint64_t{bytes} << 32;
     TUTTI_ROLLED
     for (std::uint32_t d = ThreadIndex(); d < move.destination_count; d += ThreadCount()) {
       const std::uint32_t number = move.destination_numbers[d];
@@ -331,8 +326,8 @@ class LaneRun {
       const std::byte* const packet = move.sources[s] - kPacketBytes;
       if (!Await([&] { return LoadPacket(packet, number, &got); })) return false;
       const std::int32_t peer = table_.EmptyOf(table_.Operand(step, s)).peer;
-      if (static_cast<std::uint32_t>(got) != tag_) return TellFault(rank_, DeviceFaultKind::foreign, peer, 0, 0);
-      if (got != header) return TellFault(rank_, DeviceFaultKind::length, peer, bytes, got >> 32);
+      if (static_cast<std::uint32_t>(got) != Tag()) return TellFault(Rank(), DeviceFaultKind::foreign, peer, 0, 0);
+      if (got != header) return TellFault(Rank(), DeviceFaultKind::length, peer, bytes, got >> 32);
     }
     return true;
   }
@@ -361,9 +356,9 @@ class LaneRun {
       // One fence covers all that a thread publishes, and all threads of a warp.
       if (tells || (slot && bulk)) ReleaseStores(bulk && shared_.lane.wide);
       if (tells) {
-        StoreReleased(progress_ + index_, position);
+        StoreReleased(OwnProgress(), position);
       } else if (fills && bulk) {
-        RaiseFlags(table_.FillOf(*operand), number, tag_);
+        RaiseFlags(table_.FillOf(*operand), number, Tag());
       } else if (slot && !fills) {
         StoreReleased(table_.EmptyOf(*operand).head, number);
       }
@@ -397,16 +392,17 @@ class LaneRun {
     return !SyncOr(!drained);
   }
 
+  // All in shared memory, so that none of it takes registers while data moves.
+  TUTTI_DEVICE DeviceRank& Rank() const { return *shared_.lane.rank; }
+  TUTTI_DEVICE std::uint64_t Sequence() const { return shared_.lane.sequence; }
+  TUTTI_DEVICE std::uint32_t Tag() const { return ring::OperationTag(shared_.lane.digest); }
+  TUTTI_DEVICE std::uint64_t* OwnProgress() const { return shared_.lane.progress + shared_.lane.index; }
+
   BlockState& shared_;
-  DeviceRank& rank_;
-  std::uint64_t* const progress_;  // of all lanes
   const LaneTable table_;
   const DevicePlan& plan_;
   const DeviceWork& work_;
   const DeviceLane& lane_;
-  const std::uint32_t index_;
-  const std::uint64_t sequence_;
-  const std::uint32_t tag_;
 };
 
 }  // namespace tutti::cuda_kernels

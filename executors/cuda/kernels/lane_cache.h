@@ -31,6 +31,13 @@ struct LaneCache {
   cuda_transport::DeviceEmptyEnd empties[kCachedEmpties];
   cuda_transport::DeviceReader readers[kCachedReaders];
   std::uint32_t first_reader[kCachedFills];
+  // What a lane keeps here rather than in registers, which the loops of the moves need (docs/gpu.md).
+  DeviceRank* rank;
+  std::uint64_t* progress;  // of all lanes of the queue
+  const std::byte* steps;   // the lane's table, cached or in place
+  std::uint64_t sequence;   // of the operation
+  std::uint32_t index;      // the lane
+  bool ends_cached, readers_cached;
   std::uint64_t before;  // operations that the queue had done when the launch began
   std::uint64_t digest;  // of the queue's operations up to this one; only thread 0 writes it
   // Copied from the rank.
@@ -70,30 +77,30 @@ class LaneTable {
   // barriers that it needs.
   TUTTI_DEVICE LaneTable(LaneCache& cache, const DeviceWorkQueue& queue, const DevicePlan& plan, std::uint32_t index,
                          std::uint32_t number)
-      : cache_(cache), rank_(*queue.rank) {
+      : cache_(cache) {
+    DeviceRank& rank = *queue.rank;
     // Loads come before the stores that wait for them, so that independent loads are in flight together.
     Fetch plan_fetch(&plan, sizeof(DevicePlan) / kVectorBytes);
     const std::uint64_t before = queue.queue->sequence;
     const std::uint64_t digest = ThreadIndex() == 0 ? DigestOf(cache, queue, plan, number) : 0;
-    const DeviceWindow* const windows = rank_.windows;
-    const std::uint32_t* const abort = rank_.abort;
-    const std::int32_t nranks = rank_.nranks;
-    const bool wide = rank_.wide;
-    const bool one_process = rank_.one_process;
-    const auto* const fills = reinterpret_cast<const Word*>(rank_.fills);
-    const auto* const empties = reinterpret_cast<const Word*>(rank_.empties);
+    const DeviceWindow* const windows = rank.windows;
+    const std::uint32_t* const abort = rank.abort;
+    const std::int32_t nranks = rank.nranks;
+    const bool wide = rank.wide;
+    const bool one_process = rank.one_process;
+    const auto* const fills = reinterpret_cast<const Word*>(rank.fills);
+    const auto* const empties = reinterpret_cast<const Word*>(rank.empties);
     const DeviceLane lane = LaneOf(plan, index);
     const std::byte* const table = plan.tables + lane.table;
     const std::uint32_t* const numbers = Ends(lane, table);
-    ends_cached_ = lane.fills <= kCachedFills && lane.empties <= kCachedEmpties;
-    const std::uint32_t ends = ends_cached_ ? lane.fills + lane.empties : 0;
+    const bool ends_cached = lane.fills <= kCachedFills && lane.empties <= kCachedEmpties;
+    const std::uint32_t ends = ends_cached ? lane.fills + lane.empties : 0;
     const std::uint32_t own = ThreadIndex() < ends ? numbers[ThreadIndex()] : 0;
     const auto bytes =
         static_cast<std::uint32_t>(reinterpret_cast<const std::byte*>(numbers + lane.fills + lane.empties) - table);
     const std::uint32_t vectors = (bytes + kVectorBytes - 1) / kVectorBytes;
     const bool table_cached = vectors <= kCachedVectors;
     Fetch table_fetch(table, table_cached ? vectors : 0);
-    table_ = table_cached ? reinterpret_cast<const std::byte*>(cache.table) : table;
 
     plan_fetch.Store(&cache.plan);
     table_fetch.Store(cache.table);
@@ -104,6 +111,13 @@ class LaneTable {
     }
     if (ThreadIndex() == 0) {
       cache.lane = lane;
+      cache.rank = &rank;
+      cache.progress = queue.lanes;
+      cache.steps = table_cached ? reinterpret_cast<const std::byte*>(cache.table) : table;
+      cache.sequence = before + number;
+      cache.index = index;
+      cache.ends_cached = ends_cached;
+      cache.readers_cached = false;
       cache.before = before;
       cache.digest = digest;
       cache.windows = windows;
@@ -113,16 +127,18 @@ class LaneTable {
       cache.one_process = one_process;
     }
     Sync();
-    if (ends_cached_ && lane.fills > 0) FetchReaders();
+    if (ends_cached && lane.fills > 0) FetchReaders();
   }
 
-  TUTTI_DEVICE const DeviceStep& Step(std::uint32_t s) const { return reinterpret_cast<const DeviceStep*>(table_)[s]; }
+  TUTTI_DEVICE const DeviceStep& Step(std::uint32_t s) const {
+    return reinterpret_cast<const DeviceStep*>(cache_.steps)[s];
+  }
   // The i-th operand of a step: its reads, then its writes.
   TUTTI_DEVICE const DeviceOperand& Operand(const DeviceStep& step, std::uint32_t i) const {
-    return Operands(cache_.lane, table_)[step.operands + i];
+    return Operands(cache_.lane, cache_.steps)[step.operands + i];
   }
   TUTTI_DEVICE const DeviceAfter& After(const DeviceStep& step, std::uint32_t i) const {
-    return Afters(cache_.lane, table_)[step.after + i];
+    return Afters(cache_.lane, cache_.steps)[step.after + i];
   }
 
   // Fetches what StridedOf() needs. All threads call it, once.
@@ -144,24 +160,24 @@ class LaneTable {
   }
 
   TUTTI_DEVICE cuda_transport::DeviceEmptyEnd& EmptyOf(const DeviceOperand& operand) const {
-    return ends_cached_ ? cache_.empties[operand.local] : rank_.empties[operand.end];
+    return cache_.ends_cached ? cache_.empties[operand.local] : cache_.rank->empties[operand.end];
   }
   TUTTI_DEVICE Fill FillOf(const DeviceOperand& operand) const { return FillAt(operand.local, operand.end); }
   // The `local`-th end that the lane fills.
-  TUTTI_DEVICE Fill FillAt(std::uint32_t local) const { return FillAt(local, Ends(cache_.lane, table_)[local]); }
+  TUTTI_DEVICE Fill FillAt(std::uint32_t local) const { return FillAt(local, Ends(cache_.lane, cache_.steps)[local]); }
 
   // Writes the counts back for the next operation, whose block reads them after a barrier.
   TUTTI_DEVICE void Keep() const {
-    if (!ends_cached_) return;
+    if (!cache_.ends_cached) return;
     const DeviceLane& lane = cache_.lane;
     TUTTI_ROLLED
     for (std::uint32_t i = ThreadIndex(); i < lane.fills + lane.empties; i += ThreadCount()) {
-      const std::uint32_t index = Ends(lane, table_)[i];
+      const std::uint32_t index = Ends(lane, cache_.steps)[i];
       if (i < lane.fills) {
-        rank_.fills[index].tail = cache_.fills[i].tail;
-        rank_.fills[index].known_head = cache_.fills[i].known_head;
+        cache_.rank->fills[index].tail = cache_.fills[i].tail;
+        cache_.rank->fills[index].known_head = cache_.fills[i].known_head;
       } else {
-        rank_.empties[index].count = cache_.empties[i - lane.fills].count;
+        cache_.rank->empties[index].count = cache_.empties[i - lane.fills].count;
       }
     }
   }
@@ -232,9 +248,10 @@ class LaneTable {
       if (ThreadIndex() == 0) cache_.first_reader[f] = all;
       all += cache_.fills[f].reader_count;
     }
-    readers_cached_ = all <= kCachedReaders;
+    const bool cached = all <= kCachedReaders;
+    if (ThreadIndex() == 0) cache_.readers_cached = cached;
     TUTTI_ROLLED
-    for (std::uint32_t r = ThreadIndex(); r < all && readers_cached_; r += ThreadCount()) {
+    for (std::uint32_t r = ThreadIndex(); r < all && cached; r += ThreadCount()) {
       std::uint32_t f = 0, of_fill = r;
       for (; of_fill >= cache_.fills[f].reader_count; ++f) of_fill -= cache_.fills[f].reader_count;
       cache_.readers[r] = cache_.fills[f].readers[of_fill];
@@ -243,15 +260,11 @@ class LaneTable {
   }
 
   TUTTI_DEVICE Fill FillAt(std::uint32_t local, std::uint32_t index) const {
-    cuda_transport::DeviceFillEnd& end = ends_cached_ ? cache_.fills[local] : rank_.fills[index];
-    return {end, readers_cached_ ? cache_.readers + cache_.first_reader[local] : end.readers};
+    cuda_transport::DeviceFillEnd& end = cache_.ends_cached ? cache_.fills[local] : cache_.rank->fills[index];
+    return {end, cache_.readers_cached ? cache_.readers + cache_.first_reader[local] : end.readers};
   }
 
   LaneCache& cache_;
-  DeviceRank& rank_;
-  const std::byte* table_;
-  bool ends_cached_;
-  bool readers_cached_ = false;
 };
 
 }  // namespace tutti::cuda_kernels

@@ -69,8 +69,7 @@ TUTTI_DEVICE DeviceWorkQueue QueueOf(const DeviceLaunch& launch, std::uint32_t& 
   return launch.more_queues[found];
 }
 
-// Runs one block of a launch. kStrided: some of its works are strided.
-template <bool kStrided>
+// Runs one block of a launch.
 TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
   if (launch.queue_count == 0) return;
   const DeviceWorkQueue queue = QueueOf(launch, shared.queue);
@@ -86,7 +85,7 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
     if (ThreadIndex() == 0) shared.lane.work = work;
     // A single work has as many lanes as there are blocks.
     if (queue.works == 1 || lane < plan.lane_count) {
-      LaneRun<kStrided> run(shared, queue, plan, lane, w + 1);
+      LaneRun run(shared, queue, plan, lane, w + 1);
       if (tells) run.Tell(ticket);
       if (!run.Run()) return;
     } else {

@@ -8,6 +8,7 @@
 
 #include "executors/cuda/kernels/copy.h"
 #include "executors/cuda/kernels/reduction.h"
+#include "executors/cuda/kernels/staging.h"
 
 namespace tutti::cuda_kernels {
 
@@ -22,45 +23,46 @@ struct SignlessOf<Plain<T>> {
   using Type = Plain<std::make_unsigned_t<T>>;
 };
 
-template <typename Codec, typename Layout>
+template <typename Codec>
 TUTTI_DEVICE bool ReduceAs(const Move& move, std::uint32_t op) {
   using Signless = typename SignlessOf<Codec>::Type;
   switch (op) {
     case tuttiSum:
-      if (move.scaled != 0 || move.divisor > 1) return Reduction<Codec, Add, Layout, true>::Run(move);
-      return Reduction<Signless, Add, Layout>::Run(move);
-    case tuttiProd: return Reduction<Signless, Multiply, Layout>::Run(move);
-    case tuttiMax: return Reduction<Codec, Maximum, Layout>::Run(move);
-    default: return Reduction<Codec, Minimum, Layout>::Run(move);
+      if (move.scaled != 0 || move.divisor > 1) return Reduction<Codec, Add, true>::Run(move);
+      return Reduction<Signless, Add>::Run(move);
+    case tuttiProd: return Reduction<Signless, Multiply>::Run(move);
+    case tuttiMax: return Reduction<Codec, Maximum>::Run(move);
+    default: return Reduction<Codec, Minimum>::Run(move);
   }
 }
 
-// False if told to stop.
-template <typename Layout>
+// False if told to stop. REQUIRES: all operands are dense.
 TUTTI_DEVICE bool Reduce(const Move& move) {
   const std::uint32_t op = move.reducer % kReducerOps;
   switch (move.reducer / kReducerOps) {
-    case tuttiInt8: return ReduceAs<Plain<std::int8_t>, Layout>(move, op);
-    case tuttiUint8: return ReduceAs<Plain<std::uint8_t>, Layout>(move, op);
-    case tuttiInt32: return ReduceAs<Plain<std::int32_t>, Layout>(move, op);
-    case tuttiUint32: return ReduceAs<Plain<std::uint32_t>, Layout>(move, op);
-    case tuttiInt64: return ReduceAs<Plain<std::int64_t>, Layout>(move, op);
-    case tuttiUint64: return ReduceAs<Plain<std::uint64_t>, Layout>(move, op);
-    case tuttiFloat16: return ReduceAs<Low<Float16>, Layout>(move, op);
-    case tuttiFloat32: return ReduceAs<Plain<float>, Layout>(move, op);
-    case tuttiFloat64: return ReduceAs<Plain<double>, Layout>(move, op);
-    case tuttiBfloat16: return ReduceAs<Low<Bfloat16>, Layout>(move, op);
-    case tuttiFloat8e4m3: return ReduceAs<Low<Float8E4M3>, Layout>(move, op);
-    default: return ReduceAs<Low<Float8E5M2>, Layout>(move, op);
+    case tuttiInt8: return ReduceAs<Plain<std::int8_t>>(move, op);
+    case tuttiUint8: return ReduceAs<Plain<std::uint8_t>>(move, op);
+    case tuttiInt32: return ReduceAs<Plain<std::int32_t>>(move, op);
+    case tuttiUint32: return ReduceAs<Plain<std::uint32_t>>(move, op);
+    case tuttiInt64: return ReduceAs<Plain<std::int64_t>>(move, op);
+    case tuttiUint64: return ReduceAs<Plain<std::uint64_t>>(move, op);
+    case tuttiFloat16: return ReduceAs<Low<Float16>>(move, op);
+    case tuttiFloat32: return ReduceAs<Plain<float>>(move, op);
+    case tuttiFloat64: return ReduceAs<Plain<double>>(move, op);
+    case tuttiBfloat16: return ReduceAs<Low<Bfloat16>>(move, op);
+    case tuttiFloat8e4m3: return ReduceAs<Low<Float8E4M3>>(move, op);
+    default: return ReduceAs<Low<Float8E5M2>>(move, op);
   }
 }
 
-// Executes a step's move. False if told to stop.
-template <typename Layout>
-TUTTI_DEVICE bool Carry(const Move& move) {
-  return move.arithmetic ? Reduce<Layout>(move) : Copy<Layout>(move);
-}
+// Executes a step's move. False if told to stop. REQUIRES: all operands are dense.
+TUTTI_DEVICE bool Carry(const Move& move) { return move.arithmetic ? Reduce(move) : Copy<Dense>(move); }
+
+// Executes the move of a step with strided operands: copies are direct, reductions go by parts through staging.
 // Not inlined: the interpreter's registers are for the usual steps.
-TUTTI_DEVICE_CALL bool CarryWalked(const Move& move) { return Carry<Walked>(move); }
+TUTTI_DEVICE_CALL bool CarryWalked(Move& move) {
+  if (!move.arithmetic) return Copy<Walked>(move);
+  return InParts(move, [&] { return Reduce(move); });
+}
 
 }  // namespace tutti::cuda_kernels

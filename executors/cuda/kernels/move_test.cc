@@ -14,7 +14,7 @@ void ExpectReduced(tuttiDataType_t type, const Arithmetic& arithmetic, host_kern
   move.destinations[0] = static_cast<std::byte*>(one.data());
   move.destinations[1] = static_cast<std::byte*>(two.data());
   move.destination_count = 2;
-  RunBlock(3, [&] { EXPECT_TRUE(Reduce<Dense>(move)); });
+  RunBlock(3, [&] { EXPECT_TRUE(Reduce(move)); });
   for (const auto* destination : {&one, &two}) {
     EXPECT_TRUE(destination->GuardsIntact());
     EXPECT_EQ(
@@ -75,7 +75,7 @@ TEST(DeviceMove, ReducesAlignedVectors) {
       const auto expected = host_kernels::Reference(t, op, sources, count);
       Move move = MoveOf(t, {op}, sources, count);
       move.destinations[move.destination_count++] = reinterpret_cast<std::byte*>(memory[3].data());
-      RunBlock(4, [&] { EXPECT_TRUE(Reduce<Dense>(move)); });
+      RunBlock(4, [&] { EXPECT_TRUE(Reduce(move)); });
       EXPECT_EQ(std::memcmp(memory[3].data(), expected.data(), expected.size()), 0) << NameOf(t) << " " << NameOf(op);
     }
   }
@@ -105,7 +105,7 @@ TEST(DeviceMove, PacketsCarryNumbersThatOnlyTheirReaderTakes) {
     receive.source_numbers[0] = kNumber;
     receive.destinations[0] = reinterpret_cast<std::byte*>(got.data());
     receive.destination_count = 1;
-    std::thread receiver([&] { RunBlock(3, [&] { EXPECT_TRUE(Reduce<Dense>(receive)); }); });
+    std::thread receiver([&] { RunBlock(3, [&] { EXPECT_TRUE(Reduce(receive)); }); });
     RunBlock(2, [&] { EXPECT_TRUE(Copy<Dense>(send)); });
     receiver.join();
     EXPECT_EQ(std::memcmp(got.data(), expected.data(), expected.size()), 0) << count;
@@ -198,7 +198,7 @@ void ExpectReducedAt(tuttiDataType_t type, const Arithmetic& arithmetic, const P
   Move move = MoveOf(type, arithmetic, pointers, count);
   for (auto* const destination : to) move.destinations[move.destination_count++] = destination;
   if (placement.in_place) move.destinations[move.destination_count++] = from[0];
-  RunBlock(kThreads, [&] { EXPECT_TRUE(Reduce<Dense>(move)); });
+  RunBlock(kThreads, [&] { EXPECT_TRUE(Reduce(move)); });
   const std::string what = std::string(NameOf(type)) + " " + std::string(NameOf(arithmetic.op)) + ", " +
                            std::to_string(pointers.size()) + " sources, " + std::to_string(count) + " elements";
   ExpectEverywhere(destinations, to, expected, what);

@@ -16,11 +16,13 @@ namespace tutti::cuda_kernels {
 template <typename Part>
 void RunBlock(std::uint32_t threads, Part part) {
   std::barrier<> barrier(threads);
+  std::atomic<bool> any{false};
   std::vector<std::thread> running;
   for (std::uint32_t t = 0; t < threads; ++t) {
     running.emplace_back([&, t] {
       const HostKernelThread self{.thread = t, .threads = threads, .barrier = &barrier};
       this_kernel_thread = &self;
+      any_of_block = &any;
       part();
     });
   }

@@ -14,7 +14,8 @@ struct Move {
   std::byte* destinations[kMoveDestinations];
   std::uint32_t source_numbers[kMoveSources];  // PacketNumber; 0: the source is memory
   std::uint32_t destination_numbers[kMoveDestinations];
-  Walk source_walks[kMoveSources];  // of memory operands, in Walked steps only
+  std::byte* staging;               // for the strided operands of a reduction, kStagedBytes each
+  Walk source_walks[kMoveSources];  // of memory operands, in steps with strided ones only
   Walk destination_walks[kMoveDestinations];
   std::uint64_t scaled;  // bit s: source s is multiplied by `scalar` first
   std::uint64_t scalar;

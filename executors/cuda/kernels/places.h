@@ -1,5 +1,5 @@
 // Where the bytes of a step's operands lie. A step moves packed bytes 0, 1, ...; most operands are contiguous (Dense),
-// but a tensor's may be strided (Walked). Loops are compiled for each, so that dense ones do not pay for strided ones.
+// but a tensor's may be strided (Walked). Copies are compiled for each, so that dense ones do not pay for strided ones.
 //
 // Thread-safety: pure functions of a Move.
 #pragma once
@@ -13,6 +13,7 @@ namespace tutti::cuda_kernels {
 struct Walk {
   const schedule::Strided* strided;  // null: this operand is dense
   schedule::Strided::Position from;  // of the step's first byte
+  std::byte* buffer;                 // its start
 };
 
 // Not inlined: the interpreter's registers are for the usual steps.
@@ -61,6 +62,13 @@ struct DensePlaces {
 TUTTI_DEVICE_CALL std::size_t PlaceOf(const Walk& walk, std::uint32_t byte) {
   return walk.strided->PlaceOf(walk.strided->Further(walk.from, byte));
 }
+
+// The bytes of a strided operand from the step's byte `begin` on.
+struct PartPlaces {
+  const Walk& walk;
+  std::uint32_t begin;
+  TUTTI_DEVICE std::byte* operator()(std::uint32_t byte) const { return walk.buffer + PlaceOf(walk, begin + byte); }
+};
 
 // An operand that may be strided; then `base` is the start of its buffer.
 template <typename Byte>

@@ -51,14 +51,14 @@ struct ElementsOf {
 };
 
 // kAdjusted: some source may be scaled (PreMulSum), or the result is an average. Only sums are, and few of those; the
-// others omit this code, most of which is divisions. Layout: how operands lie.
-template <typename Codec, typename Op, typename Layout, bool kAdjusted = false>
+// others omit this code, most of which is divisions. Operands are dense.
+template <typename Codec, typename Op, bool kAdjusted = false>
 class Reduction {
  public:
   // False if told to stop.
   TUTTI_DEVICE_CALL static bool Run(const Move& move) {
     if (move.packets) return Packets(move);
-    const Alignment alignment = AlignmentOf<Layout>(move);
+    const Alignment alignment = AlignmentOf<Dense>(move);
     const auto bytes = static_cast<std::uint32_t>(move.bytes);
     Units elements{static_cast<std::uint32_t>(bytes / sizeof(T))};
     const std::uint32_t head = alignment.ToNext(kVectorBytes);
@@ -79,7 +79,7 @@ class Reduction {
 
   // Vectors that a thread loads at once from each of two sources. They and all accumulators, of at least 32 bits, must
   // fit in registers.
-  static constexpr std::uint32_t kVectorsAtOnce = (sizeof(T) == 1 ? 2 : 4) / (std::is_same_v<Layout, Dense> ? 1 : 2);
+  static constexpr std::uint32_t kVectorsAtOnce = sizeof(T) == 1 ? 2 : 4;
   static constexpr std::uint32_t kElementsAtOnce = 4;
 
   template <typename Unit, std::uint32_t kMany>
@@ -143,31 +143,31 @@ class Reduction {
       // Loads two sources at a time, with no condition in between: the compiler would move loads past it.
       std::uint32_t s = sources % 2;
       if (s != 0) {
-        batch.Load(Layout::Source(move, 0), one);
+        batch.Load(Dense::Source(move, 0), one);
         sums.Add(one, IsScaled(move, 0), scalar);
       }
       TUTTI_ROLLED
       for (; s < sources; s += 2) {
-        batch.Load(Layout::Source(move, s), one);
-        batch.Load(Layout::Source(move, s + 1), other);
+        batch.Load(Dense::Source(move, s), one);
+        batch.Load(Dense::Source(move, s + 1), other);
         sums.Add(one, IsScaled(move, s), scalar);
         sums.Add(other, IsScaled(move, s + 1), scalar);
       }
       Unit results[kMany];
       sums.Results(move, results);
       TUTTI_ROLLED
-      for (std::uint32_t d = 0; d < move.destination_count; ++d) batch.Store(Layout::Destination(move, d), results);
+      for (std::uint32_t d = 0; d < move.destination_count; ++d) batch.Store(Dense::Destination(move, d), results);
     });
   }
 
   TUTTI_DEVICE static bool Packets(const Move& move) {
     const A scalar = Scalar(move);
-    return ForEachPacket<Layout>(move, [&](std::uint32_t p, std::uint32_t bytes, bool aligned, std::uint64_t* word) {
+    return ForEachPacket<Dense>(move, [&](std::uint32_t p, std::uint32_t bytes, bool aligned, std::uint64_t* word) {
       Sums<Word, 1> sums;
       TUTTI_ROLLED
       for (std::uint32_t s = 0; s < move.source_count; ++s) {
         std::uint64_t data = 0;
-        if (!LoadSource<Layout>(move, s, p, bytes, aligned, &data)) return false;
+        if (!LoadSource<Dense>(move, s, p, bytes, aligned, &data)) return false;
         const Word words[1] = {{{static_cast<std::uint32_t>(data), static_cast<std::uint32_t>(data >> 32)}}};
         sums.Add(words, IsScaled(move, s), scalar);
       }

@@ -34,8 +34,8 @@ class Operand {
   std::byte* PlaceOf(std::size_t packed) {
     return base() + (strided_ ? schedule::StridedCursor(*strided_, packed).place() : packed);
   }
-  Walk WalkFrom(std::size_t packed) const {
-    return strided_ ? Walk{&*strided_, strided_->At(packed)} : Walk{nullptr, {}};
+  Walk WalkFrom(std::size_t packed) {
+    return strided_ ? Walk{&*strided_, strided_->At(packed), base()} : Walk{nullptr, {}, nullptr};
   }
   // The pointer that a Move holds.
   std::byte* Pointer(std::size_t packed) { return strided_ ? base() : base() + packed; }
@@ -60,6 +60,16 @@ class Operand {
 
   std::size_t bytes_, base_ = 0;
   std::optional<schedule::Strided> strided_;
+  std::vector<Vector> memory_;
+};
+
+// Room for the strided operands of a reduction.
+class Staging {
+ public:
+  explicit Staging(std::size_t operands) : memory_(operands * kStagedBytes / kVectorBytes) {}
+  std::byte* data() { return reinterpret_cast<std::byte*>(memory_.data()); }
+
+ private:
   std::vector<Vector> memory_;
 };
 
@@ -95,6 +105,8 @@ void ExpectMoved(const Step& step, std::mt19937_64& random) {
     move.destinations[move.destination_count] = destination.Pointer(from);
     move.destination_walks[move.destination_count++] = destination.WalkFrom(from);
   }
+  Staging staging(step.sources + step.destinations);
+  move.staging = staging.data();
   RunBlock(kThreads, [&] { EXPECT_TRUE(CarryWalked(move)); });
   std::vector<std::byte> expected(packed[0].begin() + static_cast<std::ptrdiff_t>(from), packed[0].end());
   if (step.reduces) {
@@ -147,7 +159,13 @@ TEST(WalkedMove, ReducesAsDenseOnesDo) {
   std::mt19937_64 random(2);
   for (int trial = 0; trial < 600; ++trial) {
     const auto type = static_cast<tuttiDataType_t>(trial % tuttiNumTypes);
-    Step step{type, {}, true, 1 + random() % 5, 1 + random() % 2, random() % 2 * (random() % 64), 1 + random() % 400};
+    Step step{type,
+              {},
+              true,
+              1 + random() % 5,
+              1 + random() % 2,
+              random() % 2 * (random() % 64),
+              1 + random() % (trial % 20 == 0 ? 40'000 : 400)};
     Arithmetic& arithmetic = step.arithmetic;
     arithmetic.op = host_kernels::kOps[random() % std::size(host_kernels::kOps)];
     if (arithmetic.op == tuttiSum && random() % 2 == 0) {
@@ -189,6 +207,8 @@ TEST(WalkedMove, PacketsComeFromAndGoToAnyPlace) {
     receive.source_walks[1] = addend.WalkFrom(0);
     receive.destinations[receive.destination_count++] = result.Pointer(0);
     receive.destination_walks[0] = result.WalkFrom(0);
+    Staging staging(2);
+    receive.staging = staging.data();
     std::thread receiver([&] { RunBlock(kThreads, [&] { EXPECT_TRUE(CarryWalked(receive)); }); });
     RunBlock(2, [&] { EXPECT_TRUE(CarryWalked(send)); });
     receiver.join();

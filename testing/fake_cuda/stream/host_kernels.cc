@@ -14,12 +14,11 @@ struct Shared {
   BlockState state;
 };
 
-template <bool kStrided>
 void RunInterpreter(const HostKernelThread& self, const void* parameter) {
   auto& shared = *reinterpret_cast<Shared*>(self.shared);
   this_kernel_thread = &self;
   any_of_block = &shared.any;
-  Interpret<kStrided>(*static_cast<const DeviceLaunch*>(parameter), shared.state);
+  Interpret(*static_cast<const DeviceLaunch*>(parameter), shared.state);
 }
 
 void RunLitmus(const HostKernelThread& self, const void* parameter) {
@@ -29,8 +28,7 @@ void RunLitmus(const HostKernelThread& self, const void* parameter) {
 }
 
 constexpr std::array kHostKernels = {
-    HostKernel{kInterpreterName, sizeof(DeviceLaunch), sizeof(Shared), RunInterpreter<false>},
-    HostKernel{kStridedInterpreterName, sizeof(DeviceLaunch), sizeof(Shared), RunInterpreter<true>},
+    HostKernel{kInterpreterName, sizeof(DeviceLaunch), sizeof(Shared), RunInterpreter},
     HostKernel{testing::kLitmusName, sizeof(testing::LitmusLaunch), sizeof(std::atomic<bool>), RunLitmus}};
 
 }  // namespace
