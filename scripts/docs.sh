@@ -28,6 +28,15 @@ scripts/draw_walk.py >docs/pictures/walk.svg
 "$tutti" topo --topo topology/testdata/dgx1v.xml --nodes 2 --svg docs/pictures/topology-dgx1v.svg >/dev/null
 "$tutti" simulate --published selection/simulator/testdata/published.csv | between docs/simulator.md published
 "$tutti" simulate --claims docs/pictures
+# What the cost model predicts for the cells of `gpu_kit.sh run measure`; left alone once they have been measured.
+if [ ! -f docs/data/gpu_measure.json ]; then
+  for gpu in h100 h200; do
+    for ranks in 2 4 8; do
+      "$tutti" predict --one-gpu $gpu --ranks $ranks -b 8 -e 32M -f 8
+      "$tutti" predict --one-gpu $gpu --ranks $ranks -b 256M -e 1G -f 4
+    done | awk 'NR == 1 || !/^collective/' >docs/data/gpu_predicted_$gpu.csv
+  done
+fi
 mapfile -t from_gpus < <(find docs/data -name 'gpu_*.json' | sort)
 if [ ${#from_gpus[@]} -eq 0 ]; then
   echo "Tutti has never run on a GPU: there is no \`docs/data/gpu_*.json\`."

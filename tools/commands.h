@@ -13,6 +13,7 @@ void AddDiagnose(CLI::App& app);
 void AddExplain(CLI::App& app);
 void AddJudge(CLI::App& app);
 void AddPlan(CLI::App& app);
+void AddPredict(CLI::App& app);
 void AddSettings(CLI::App& app);
 void AddShow(CLI::App& app);
 void AddSimulate(CLI::App& app);

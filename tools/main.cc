@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   tutti::tools::AddExplain(app);
   tutti::tools::AddJudge(app);
   tutti::tools::AddPlan(app);
+  tutti::tools::AddPredict(app);
   tutti::tools::AddSettings(app);
   tutti::tools::AddShow(app);
   tutti::tools::AddSimulate(app);

@@ -268,6 +268,14 @@ std::size_t TuningContext::ranks_of_a_cache() const {
   return most != 0 ? most : static_cast<std::size_t>(nranks);
 }
 
+void FitToGpus(int blocks, int sharing, bool one_gpu, TuningContext& tuning) {
+  tuning.threads = 0;
+  tuning.cma = false;
+  tuning.most_lanes = std::max(1, blocks / sharing);
+  tuning.max_channels =
+      std::clamp(tuning.most_lanes, kFewestChannels, one_gpu ? kMostChannelsOfOneGpu : kMostGpuChannels);
+}
+
 std::size_t SlotCapacity(ring::Protocol protocol, const TuningContext& tuning) {
   if (tuning.threads == 0) {
     const std::size_t known = protocol == ring::Protocol::line ? tuning.gpu_slots.line : tuning.gpu_slots.bulk;

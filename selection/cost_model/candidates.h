@@ -52,6 +52,8 @@ inline constexpr int kMostGpuChannels = 24;
 // Where all ranks are on one GPU, its memory is the bound, not a link. Computed, not measured: at 0.7 us a load and 32
 // KiB in flight per block, about a hundred blocks fill an H200's 4.8 TB/s.
 inline constexpr int kMostChannelsOfOneGpu = 96;
+// A communicator's fabric has at least so many, however few the machine could use.
+inline constexpr int kFewestChannels = 4;
 
 // The slots of GPUs, where they are known: which protocols there are, and the data bytes of each; 0: any.
 struct GpuSlots {
@@ -89,6 +91,10 @@ struct TuningContext {
     return {collective, 0, nranks, 0, 1, where.node_of.empty() ? nullptr : &where, one_host};
   }
 };
+
+// Fits the conditions to ranks on GPUs, `sharing` of them on one that runs `blocks` thread blocks at the same time.
+// `one_gpu`: all ranks share it.
+void FitToGpus(int blocks, int sharing, bool one_gpu, TuningContext& tuning);
 
 // Data bytes of a slot; SIZE_MAX for GPUs whose slots are not known.
 std::size_t SlotCapacity(ring::Protocol protocol, const TuningContext& tuning);

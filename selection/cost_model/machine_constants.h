@@ -27,7 +27,7 @@ struct GpuConstants {
   int sm;                  // from this compute capability on
   double operation_us;     // launch, and the host's part of a call
   double step_us;          // poll a slot that is there, load, reduce, store
-  double block_bandwidth;  // GB/s that one block of 512 threads reads and writes
+  double block_bandwidth;  // GB/s that one block of kNcclBlockThreads (machine_of_system.h) reads and writes
   // Added by the protocol to a link's latency: fences and barriers make a slot's data visible before its flag.
   std::array<double, ring::kProtocols> synchronisation_us;
   // Added by the host's proxy to a network's latency: it polls a slot in pinned memory, posts it, polls the completion.

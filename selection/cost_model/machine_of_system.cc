@@ -100,13 +100,13 @@ std::vector<std::vector<int>> TurnedRings(const schedule::RankLayout& rank_layou
   return rings;
 }
 
-Costs CostsOf(const GpuConstants& constants) {
+Costs CostsOf(const GpuConstants& constants, int block_threads) {
   Costs costs;
   costs.operation_us = constants.operation_us;
   costs.step_us = constants.step_us;
   costs.channel_skew_us = kGpuChannelSkewUs;
   costs.message_us = kProxyMessageUs;
-  costs.executor_bandwidth = {{kAnySize, constants.block_bandwidth}};
+  costs.executor_bandwidth = {{kAnySize, constants.block_bandwidth * block_threads / kNcclBlockThreads}};
   costs.protocol_efficiency = kGpuProtocolEfficiency;
   return costs;
 }
@@ -121,7 +121,7 @@ GpuConstants GpuConstantsOf(int sm) {
   return constants;
 }
 
-Machine MachineOfSystem(const topology::System& system, int nodes, int ranks_per_node) {
+Machine MachineOfSystem(const topology::System& system, int nodes, int ranks_per_node, int block_threads) {
   std::vector<int> gpus = system.All(topology::DeviceKind::gpu, 0);
   const auto wanted = ranks_per_node > 0 ? static_cast<std::size_t>(ranks_per_node) : gpus.size();
   if (gpus.empty() || wanted > gpus.size()) {
@@ -138,10 +138,10 @@ Machine MachineOfSystem(const topology::System& system, int nodes, int ranks_per
   return {{std::move(type)},
           std::vector<int>(static_cast<std::size_t>(nodes), 0),
           std::move(rank_layout),
-          CostsOf(constants)};
+          CostsOf(constants, block_threads)};
 }
 
-Machine MachineOfOneGpu(int nranks, int sm, double memory_bandwidth) {
+Machine MachineOfOneGpu(int nranks, int sm, double memory_bandwidth, int block_threads) {
   const GpuConstants constants = GpuConstantsOf(sm);
   const auto n = static_cast<std::size_t>(nranks);
   // Every byte of a slot is written to the memory and read from it.
@@ -151,7 +151,7 @@ Machine MachineOfOneGpu(int nranks, int sm, double memory_bandwidth) {
   type.local.assign(n, std::vector<Route>(n, through_memory));
   type.outward.resize(n);
   type.inward.resize(n);
-  return {{std::move(type)}, {0}, schedule::ArrangeEvenly(nranks, 1), CostsOf(constants)};
+  return {{std::move(type)}, {0}, schedule::ArrangeEvenly(nranks, 1), CostsOf(constants, block_threads)};
 }
 
 }  // namespace tutti::cost_model

@@ -70,5 +70,12 @@ TEST(GpuConstants, AreOfTheNewestGenerationThatIsNotNewer) {
   EXPECT_EQ(GpuConstantsOf(0).sm, 80);
 }
 
+// A block's bandwidth is that of its threads' loads in flight.
+TEST(MachineOfSystem, SmallerBlocksMoveTheirShare) {
+  const auto rate = [](const Machine& machine) { return machine.costs().executor_bandwidth.front().bandwidth; };
+  EXPECT_EQ(2 * rate(MachineOfSystem(Dgx(), 1, 0, kNcclBlockThreads / 2)), rate(MachineOfSystem(Dgx(), 1)));
+  EXPECT_EQ(2 * rate(MachineOfOneGpu(2, 90, 3350, kNcclBlockThreads / 2)), rate(MachineOfOneGpu(2, 90, 3350)));
+}
+
 }  // namespace
 }  // namespace tutti::cost_model

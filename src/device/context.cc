@@ -29,14 +29,16 @@ struct StateLayout {
       : queues(1 + 2 * static_cast<std::size_t>(nranks)),
         queues_at(sizeof(cuda_kernels::DeviceRank)),
         lanes_at(queues_at + queues * sizeof(cuda_kernels::DeviceQueue)),
-        bytes(lanes_at + (kMostLanes + (queues - 1) * kMessageChannels) * sizeof(std::uint64_t)) {}
+        bytes(lanes_at + (kMostLanes + (queues - 1) * cuda_transport::kMessageChannels) * sizeof(std::uint64_t)) {}
 
   std::size_t queues, queues_at, lanes_at, bytes;
 
   static std::size_t Queue(int nranks, int peer, bool sends) {
     return peer < 0 ? 0 : 1 + static_cast<std::size_t>(sends ? peer : nranks + peer);
   }
-  static std::size_t Lane(std::size_t queue) { return queue == 0 ? 0 : kMostLanes + (queue - 1) * kMessageChannels; }
+  static std::size_t Lane(std::size_t queue) {
+    return queue == 0 ? 0 : kMostLanes + (queue - 1) * cuda_transport::kMessageChannels;
+  }
 };
 static_assert(sizeof(cuda_kernels::DeviceRank) % alignof(cuda_kernels::DeviceQueue) == 0 &&
               sizeof(cuda_kernels::DeviceQueue) % alignof(std::uint64_t) == 0);
@@ -120,18 +122,14 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
     context.tuning.domains = false;
     context.tuning.where = {};
   }
-  context.tuning.threads = 0;
   context.tuning.programs = {};
   const bool one_host = setup.hosts->count() == 1;
   const bool one_device = one_host && sharing == static_cast<std::uint32_t>(nranks);
-  context.tuning.most_lanes = std::max(1, static_cast<int>(blocks / sharing));
-  context.tuning.max_channels =
-      std::clamp(context.tuning.most_lanes, plan::kMinChannels,
-                 one_device ? cost_model::kMostChannelsOfOneGpu : cost_model::kMostGpuChannels);
+  cost_model::FitToGpus(static_cast<int>(blocks), static_cast<int>(sharing), one_device, context.tuning);
 
   shm_ = std::make_unique<shm::Fabric>(rank, *setup.hosts, 1, *setup.settings, all_gather, deadline);
   fabric_ = std::make_unique<cuda_transport::DeviceFabric>(
-      *device_, context.tuning.max_channels + kMessageChannels, *shm_, setup.settings->gpu_p2p,
+      *device_, context.tuning.max_channels + cuda_transport::kMessageChannels, *shm_, setup.settings->gpu_p2p,
       static_cast<std::uint32_t>(setup.settings->count_from), all_gather, deadline);
   const bool all_refer = std::all_of(rooms.begin(), rooms.end(), [](const Room& room) { return room.zero_copy; });
   // A step may have a post and other writes.
@@ -196,7 +194,7 @@ void DeviceContext::MakeState(std::uint64_t count_from) {
   std::vector<cuda_kernels::DeviceQueue> queues(layout.queues);
   for (std::size_t q = 0; q < queues.size(); ++q) {
     queues[q].sequence = done_[q] = count_from;
-    queues[q].lanes = q == 0 ? kMostLanes : kMessageChannels;
+    queues[q].lanes = q == 0 ? kMostLanes : cuda_transport::kMessageChannels;
   }
   enqueued_ = count_from * queues.size();
   side.Copy(state.queues, queues.data(), queues.size() * sizeof queues[0]);

@@ -36,7 +36,7 @@ cost_model::Machine MachineOfHosts(const DevicePlanContext& context, const topol
     if (where.node_of != schedule::ArrangeEvenly(context.tuning.nranks, nodes).node_of) {
       Throw(tuttiInvalidArgument, "hosts have different numbers of ranks, or the ranks of a host are not consecutive");
     }
-    return cost_model::MachineOfSystem(system, nodes, context.tuning.nranks / nodes);
+    return cost_model::MachineOfSystem(system, nodes, context.tuning.nranks / nodes, cuda_kernels::kMaxThreads);
   } catch (const Error& error) {
     Log(Subject::select, "GPUs of several hosts are priced like processors of several hosts: {}", error.what());
   }
@@ -49,14 +49,14 @@ cost_model::Machine MachineFor(const DevicePlanContext& context, const topology:
   if (!context.tuning.one_host) return MachineOfHosts(context, system);
   if (!context.fabric->one_device()) {
     try {
-      return cost_model::MachineOfSystem(system, 1, nranks);
+      return cost_model::MachineOfSystem(system, 1, nranks, cuda_kernels::kMaxThreads);
     } catch (const Error& error) {
       Log(Subject::select, "GPUs are priced as one: {}", error.what());
     }
   }
   const auto& device = *context.device;
   const int sm = device.Attribute(cuda_transport::kCuMajor) * kMajorToSm + device.Attribute(cuda_transport::kCuMinor);
-  return cost_model::MachineOfOneGpu(nranks, sm, MemoryBandwidth(device));
+  return cost_model::MachineOfOneGpu(nranks, sm, MemoryBandwidth(device), cuda_kernels::kMaxThreads);
 }
 
 // The part of a message that one block moves in good time, and its pieces in slots.
@@ -65,7 +65,8 @@ constexpr std::size_t kMessageChunk = std::size_t{128} << 10;
 
 // Few enough that a group can send to and receive from every rank at the same time.
 int MessageChannels(std::size_t bytes, const cost_model::TuningContext& tuning) {
-  const int most = std::clamp(tuning.most_lanes / std::max(1, 2 * (tuning.nranks - 1)), 1, kMessageChannels);
+  const int most =
+      std::clamp(tuning.most_lanes / std::max(1, 2 * (tuning.nranks - 1)), 1, cuda_transport::kMessageChannels);
   return static_cast<int>(std::clamp<std::size_t>(bytes / kBytesPerMessageChannel, 1, static_cast<std::size_t>(most)));
 }
 

@@ -18,9 +18,6 @@
 
 namespace tutti::device {
 
-// Messages between pairs are ordered separately, so they have their own channels, behind the collectives'.
-inline constexpr int kMessageChannels = 4;
-
 struct DevicePlanContext {
   const cuda_transport::CudaDevice* device;
   const cuda_transport::DeviceFabric* fabric;

@@ -11,7 +11,7 @@
 namespace tutti::plan {
 
 // Two-level trees take four channels (FabricChannels), so a communicator has at least that many.
-inline constexpr int kMinChannels = 4;
+inline constexpr int kMinChannels = cost_model::kFewestChannels;
 
 // The values that distinguish plans.
 struct PlanKey {

@@ -32,7 +32,7 @@ for row in 'copy, by the driver \| 64K' 'all-reduce of one rank \| 64K' 'reduce,
   'all_reduce \| 2 processes \| 4K'; do
   grep -qE "^\| $row .*[0-9]\.[0-9]" "$work/tables.md" || { cat "$work/tables.md" && fail "no number for $row"; }
 done
-grep -qE '^\| all_reduce \| 2 \| 8 \|[^|]*\|[^|]*\| [0-9.]+ \(' "$work/tables.md" || fail "NCCL's place was not measured"
+grep -qE '^\| all_reduce \| 2 \| 8 \|[^|]*\|[^|]*\|[^|]*\| [0-9.]+ \(' "$work/tables.md" || fail "NCCL's place was not measured"
 for step in litmus smoke threads calls graphs faults processes no_peer_access virtual_hosts protocols counters tensors eight; do
   grep -qE "^\| correct \| $step \| ok \| [1-9][0-9]* \| 0 \|" "$work/tables.md" || { cat "$work/tables.md" && fail "no test of $step passed"; }
 done

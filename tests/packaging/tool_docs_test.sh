@@ -21,6 +21,15 @@ grep -q '</svg>' "$scratch/machine.svg"
 sed -i '1d' "$scratch/told" # the file's name
 diff "$scratch/told" <("$tutti" topo --topo "$scratch/again.xml" --nodes 2 --rings | sed '1d')
 
+# Ranks that share a GPU: every cell has a time, and a GPU that is not known is refused.
+"$tutti" predict --one-gpu h100 --ranks 2 -b 8 -e 4K >"$scratch/predicted.csv"
+[ "$(grep -cE '^[a-z_]+,2,(8|64|512|4096),[0-9]+\.[0-9]+,[a-z_]+,[0-9]+,(line|bulk),[0-9]+$' "$scratch/predicted.csv")" -eq 32 ] ||
+  { cat "$scratch/predicted.csv" && exit 1; }
+if "$tutti" explain all_reduce 8 --one-gpu v100 --ranks 2 >/dev/null 2>"$scratch/error"; then
+  echo "an unknown GPU" && exit 1
+fi
+grep -q 'known are a100, h100, h200, b200' "$scratch/error"
+
 if "$tutti" topo --topo topology/testdata/workstation_2gpu_amd.xml --nodes 2 >/dev/null 2>"$scratch/error"; then
   echo "rings over hosts without a network card" && exit 1
 fi

@@ -2,9 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
+#include "executors/cuda/kernels/device_plan.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/cost_model/machine_of_system.h"
 #include "selection/tuner/calibration.h"
@@ -14,12 +18,48 @@
 #include "topology/graph/domains.h"
 #include "topology/graph/paths.h"
 #include "topology/xml/xml.h"
+#include "transports/cuda/layout.h"
 
 namespace tutti::tools {
+namespace {
+
+// A GPU that ranks may share, by its data sheet.
+struct Gpu {
+  std::string_view name;
+  int sm;
+  int multiprocessors;
+  double memory_bandwidth;  // GB/s
+};
+constexpr std::array kGpus = {Gpu{"a100", 80, 108, 2039}, Gpu{"h100", 90, 132, 3350}, Gpu{"h200", 90, 132, 4800},
+                              Gpu{"b200", 100, 148, 8000}};
+
+std::vector<std::string_view> NamesOfGpus() {
+  std::vector<std::string_view> names;
+  for (const Gpu& gpu : kGpus) names.push_back(gpu.name);
+  return names;
+}
+
+Target OneGpu(const TargetOptions& options) {
+  const auto gpu =
+      std::find_if(kGpus.begin(), kGpus.end(), [&](const Gpu& each) { return each.name == options.one_gpu; });
+  if (gpu == kGpus.end()) {
+    Throw(tuttiInvalidArgument, "\"{}\" is no GPU that is known; known are {}", options.one_gpu,
+          fmt::join(NamesOfGpus(), ", "));
+  }
+  if (options.ranks < 1) Throw(tuttiInvalidArgument, "--one-gpu needs --ranks");
+  return {cost_model::MachineOfOneGpu(options.ranks, gpu->sm, gpu->memory_bandwidth, cuda_kernels::kMaxThreads), true,
+          gpu->multiprocessors * static_cast<int>(cuda_kernels::kBlocksPerMultiprocessor)};
+}
+
+}  // namespace
 
 void AddTargetOptions(CLI::App& command, TargetOptions& options) {
   options.cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   command.add_option("--topo", options.topology, "NCCL topology XML of the host; default: ranks in shared memory");
+  command
+      .add_option("--one-gpu", options.one_gpu,
+                  fmt::format("all ranks are threads that share one GPU: {}", fmt::join(NamesOfGpus(), ", ")))
+      ->excludes("--topo");
   command.add_option("--nodes", options.nodes, "number of such hosts; without --topo, they are joined by TCP")
       ->check(CLI::Range(1, 32'000));
   command.add_option("--ranks", options.ranks, "number of ranks in total; default: one for each GPU (or core)")
@@ -76,6 +116,7 @@ Target HostsOf(const TargetOptions& options) {
 }  // namespace
 
 Target TargetOf(const TargetOptions& options) {
+  if (!options.one_gpu.empty()) return OneGpu(options);
   if (!options.host.empty()) return SyntheticHost(options);
   if (options.topology.empty()) return HostsOf(options);
   if (options.ranks % options.nodes != 0) {
@@ -94,10 +135,18 @@ cost_model::TuningContext ConditionsOf(const Target& target) {
   if (tuning.domains) tuning.stream_bytes = detect::CacheShareBytes(target.machine.costs().cores);
   if (!target.gpus) return tuning;
   constexpr std::size_t kLongestGpuSlot = 512 * 1024;
+  tuning.bulk_capacity = kLongestGpuSlot;
+  if (target.blocks > 0) {
+    // As the library has it there (src/device/context.cc).
+    cost_model::FitToGpus(target.blocks, tuning.nranks, true, tuning);
+    const cuda_transport::DeviceLayout layout(tuning.nranks, tuning.max_channels + cuda_transport::kMessageChannels);
+    tuning.gpu_slots = {false, true, layout.line_capacity(), layout.bulk_capacity(), true};
+    tuning.bulk_capacity = layout.bulk_capacity();
+    return tuning;
+  }
   tuning.max_channels = cost_model::kMostGpuChannels;
   tuning.threads = 0;
   tuning.cma = false;
-  tuning.bulk_capacity = kLongestGpuSlot;
   return tuning;
 }
 

@@ -17,6 +17,7 @@ namespace tutti::tools {
 
 struct TargetOptions {
   std::string topology;  // a file; empty: shared memory
+  std::string one_gpu;   // all ranks share one GPU of this name; empty: they do not
   int nodes = 1;
   int ranks = 0;             // in all; 0: one for each GPU, or core
   std::string host;          // one, as hwloc's synthetic description; ranks are pinned to its processors in turn
@@ -31,6 +32,7 @@ void AddTargetOptions(CLI::App& command, TargetOptions& options);
 struct Target {
   cost_model::Machine machine;
   bool gpus = true;
+  int blocks = 0;  // that the one GPU of all ranks runs at the same time; 0: ranks have GPUs of their own
 };
 // Throws tuttiInvalidArgument if the options contradict each other or a file is wrong.
 Target TargetOf(const TargetOptions& options);

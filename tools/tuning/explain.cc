@@ -26,6 +26,7 @@ struct ExplainOptions {
 
 std::string Describe(const TargetOptions& options, int nranks, const std::string& calibration) {
   const auto constants = calibration.empty() ? "default constants" : "constants of " + calibration;
+  if (!options.one_gpu.empty()) return fmt::format("{} ranks, threads that share one {}", nranks, options.one_gpu);
   if (!options.host.empty()) return fmt::format("{} ranks on \"{}\"; {}", nranks, options.host, constants);
   if (options.topology.empty()) {
     const auto hosts = options.nodes == 1
@@ -47,7 +48,8 @@ void ExplainOne(const ExplainOptions& options) {
   tuner::SelectionTable table;
   tuner::Calibration calibration;
   if (!target.gpus) calibration = tuner::LoadCalibration(options.target.calibration, options.target.cores);
-  const bool measured = options.target.host.empty() && !target.gpus && tuning.one_host && calibration.TableFor(tuning, table);
+  const bool measured =
+      options.target.host.empty() && !target.gpus && tuning.one_host && calibration.TableFor(tuning, table);
   if (options.size.empty()) {
     tuner.Complete(table, options.target.cores);
     fmt::print("{}", table.ToJson(tuning));

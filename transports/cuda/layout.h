@@ -21,6 +21,9 @@ inline constexpr std::uint32_t kDeviceLineDepth = 8;
 inline constexpr std::size_t kMostPacketData = 8 * 1024;
 inline constexpr std::size_t kMostDeviceBulkCapacity = std::size_t{512} * 1024;
 
+// Messages between pairs are ordered separately, so they have their own channels, behind the collectives'.
+inline constexpr int kMessageChannels = 4;
+
 class DeviceLayout {
  public:
   // REQUIRES: nranks >= 1, channels >= 1.

@@ -1,0 +1,63 @@
+// tutti predict: the cost model's times, to be compared with what a machine measures.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "report/sizes.h"
+#include "selection/tuner/tuner.h"
+#include "tools/commands.h"
+#include "tools/simulator/target.h"
+
+namespace tutti::tools {
+namespace {
+
+struct PredictOptions {
+  TargetOptions target;
+  std::string begin = "8";
+  std::string end = "1G";
+  int factor = 8;
+};
+
+// Sizes are a whole buffer's, as in tutti-bench: of all blocks where the collective has blocks of ranks.
+void Predict(const PredictOptions& options) {
+  const Target target = TargetOf(options.target);
+  const cost_model::TuningContext tuning = ConditionsOf(target);
+  tuner::Tuner tuner(target.machine, tuning);
+  fmt::print("collective,ranks,bytes,us,algorithm,channels,protocol,chunk\n");
+  for (int c = 0; c < schedule::kScheduledCollectives; ++c) {
+    const cost_model::Kind kind{static_cast<schedule::Collective>(c)};
+    tuner::SelectionTable table;
+    table.Set(kind, tuner.MakeRow(kind));
+    const std::size_t end = report::ParseSize(options.end);
+    for (std::size_t bytes = report::ParseSize(options.begin); bytes <= end;
+         bytes *= static_cast<std::size_t>(options.factor)) {
+      const auto parts = schedule::HasBlocksOfRanks(kind.collective) ? static_cast<std::size_t>(tuning.nranks) : 1;
+      const std::size_t block = std::max<std::size_t>(1, bytes / parts);
+      const auto& candidate = table.At(kind, block).candidate;
+      fmt::print("{},{},{},{:.2f},{},{},{},{}\n", cost_model::ToString(kind), tuning.nranks, bytes,
+                 tuner.Microseconds(candidate, kind, block), schedule::NameOf(candidate.algorithm), candidate.channels,
+                 ring::NameOf(candidate.config.protocol), candidate.config.chunk_bytes);
+    }
+  }
+}
+
+}  // namespace
+
+void AddPredict(CLI::App& app) {
+  auto* const command =
+      app.add_subcommand("predict", "print the predicted times of all collectives over sizes, as CSV");
+  const auto options = std::make_shared<PredictOptions>();
+  AddTargetOptions(*command, options->target);
+  command->add_option("-b,--minbytes", options->begin, "first size, of a whole buffer")->capture_default_str();
+  command->add_option("-e,--maxbytes", options->end, "last size")->capture_default_str();
+  command->add_option("-f,--stepfactor", options->factor, "factor from size to size")
+      ->check(CLI::Range(2, 1 << 20))
+      ->capture_default_str();
+  command->callback([options] { Predict(*options); });
+}
+
+}  // namespace tutti::tools
