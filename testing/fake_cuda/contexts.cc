@@ -57,6 +57,7 @@ using namespace tutti::standin;  // NOLINT: what follows is the driver's interfa
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   return Answer([&] {
     Require(device >= 0 && device < TheEnvironment().devices, CUDA_ERROR_INVALID_DEVICE);
+    Require(!TheEnvironment().busy, CUDA_ERROR_DEVICE_UNAVAILABLE);
     auto& uses = TheUses();
     const std::lock_guard lock(uses.mutex);
     const bool made = uses.retained[static_cast<std::size_t>(device)]++ == 0;

@@ -29,6 +29,7 @@ const Environment& TheEnvironment() {
       .apart = Number("TUTTI_STANDIN_APART", 0) != 0,
       .late_us = Number("TUTTI_STANDIN_LATE_US", 0),
       .allocations_wait = Number("TUTTI_STANDIN_ALLOCATIONS_WAIT", 0) != 0,
+      .busy = Number("TUTTI_STANDIN_BUSY", 0) != 0,
       .context_ms = Number("TUTTI_STANDIN_CONTEXT_MS", 0),
       .memory_bytes = Megabytes("TUTTI_STANDIN_MEMORY_MB"),
       .pinned_bytes = Megabytes("TUTTI_STANDIN_PINNED_MB"),

@@ -21,6 +21,7 @@ struct Environment {
   bool apart;                // TUTTI_STANDIN_APART, 0: kernels run in a process of their own (processor/processor.h)
   int late_us;               // TUTTI_STANDIN_LATE_US, 0: work begins up to this much later than it could
   bool allocations_wait;     // TUTTI_STANDIN_ALLOCATIONS_WAIT, 0: what maps memory waits for all kernels of the process
+  bool busy;                 // TUTTI_STANDIN_BUSY, 0: another process has the devices to itself
   int context_ms;            // TUTTI_STANDIN_CONTEXT_MS, 0: how long it takes to make a context
   std::size_t memory_bytes;  // TUTTI_STANDIN_MEMORY_MB, 65536: of each device
   std::size_t pinned_bytes;  // TUTTI_STANDIN_PINNED_MB, 65536: that a process may pin

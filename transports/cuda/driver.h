@@ -31,6 +31,7 @@ inline constexpr CuResult kCuSuccess = 0;
 inline constexpr CuResult kCuErrorOutOfMemory = 2;
 inline constexpr CuResult kCuErrorInvalidHandle = 400;
 inline constexpr CuResult kCuErrorNotReady = 600;
+inline constexpr CuResult kCuErrorDeviceUnavailable = 46;
 inline constexpr CuResult kCuErrorNoBinaryForGpu = 209;
 inline constexpr CuResult kCuErrorPeerAccessAlreadyEnabled = 704;
 

@@ -24,7 +24,14 @@ CudaDevice::CudaDevice(const CudaDriver& driver, int ordinal) : driver_(driver),
   }
   driver.Check(driver.cuDeviceGet(&device_, ordinal), "cuDeviceGet");
   driver.Check(driver.cuDeviceGetUuid(&uuid_, device_), "cuDeviceGetUuid");
-  driver.Check(driver.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
+  const auto retained = driver.cuDevicePrimaryCtxRetain(&context_, device_);
+  if (retained == kCuErrorDeviceUnavailable) {
+    Throw(tuttiUnhandledCudaError,
+          "device {} is unavailable: another process has it to itself, or it takes no work (`nvidia-smi -q -d COMPUTE` "
+          "tells its compute mode)",
+          ordinal);
+  }
+  driver.Check(retained, "cuDevicePrimaryCtxRetain");
 }
 
 CudaDevice::~CudaDevice() { driver_.cuDevicePrimaryCtxRelease(device_); }
