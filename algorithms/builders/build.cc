@@ -37,13 +37,13 @@ constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
     {BuildBruck, Forms(all_gather, all_to_all), Symmetry::rotation},
     {BuildBinomial, Forms(broadcast, reduce, gather, scatter)},
     {BuildGrouped, Forms(all_reduce)},
-    {BuildTwoLevel, Forms(all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce),
-     Symmetry::rotation},
+    {BuildTwoLevel, Forms(all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce), Symmetry::rotation},
     {BuildTwoLevelTree, Forms(all_reduce, broadcast, reduce)},
     {BuildParameterServer, Forms(all_reduce, broadcast, reduce)},
     {BuildAllToAllBroadcast, Forms(all_reduce)},
     {},  // its schedules come from a file (program.h)
     {BuildRecursiveDoubling, Forms(all_reduce), Symmetry::exchange},
+    {BuildPeerMemory, kEveryForm & ~Bit(all_to_all), Symmetry::rotation},
 }};
 
 }  // namespace
@@ -61,7 +61,8 @@ std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const ScheduleRequest&
 bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks) {
   if (algorithm < 0 || algorithm >= tuttiNumAlgorithms || nranks < 1) return false;
   // A rank that reduces all contributions at once is limited to kMaxReads of them.
-  const bool at_once = algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot;
+  const bool at_once =
+      algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot || algorithm == tuttiAlgorithmPeerMemory;
   if (at_once && IsReducing(collective) && nranks > kMaxReads) return false;
   if (algorithm == tuttiAlgorithmGrouped && nranks > kMaxGroupedRanks) return false;
   return (kAlgorithms[algorithm].forms & Bit(collective)) != 0;

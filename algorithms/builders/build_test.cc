@@ -11,11 +11,11 @@ namespace tutti::builders {
 namespace {
 
 constexpr auto kAlgorithms = {
-    tuttiAlgorithmDirect,           tuttiAlgorithmTwoShot,          tuttiAlgorithmRing,
-    tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmRecursive,        tuttiAlgorithmBruck,
-    tuttiAlgorithmBinomial,         tuttiAlgorithmGrouped,          tuttiAlgorithmTwoLevel,
-    tuttiAlgorithmTwoLevelTree,     tuttiAlgorithmParameterServer,  tuttiAlgorithmAllToAllBroadcast,
-    tuttiAlgorithmProgram,          tuttiAlgorithmRecursiveDoubling};
+    tuttiAlgorithmDirect,           tuttiAlgorithmTwoShot,           tuttiAlgorithmRing,
+    tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmRecursive,         tuttiAlgorithmBruck,
+    tuttiAlgorithmBinomial,         tuttiAlgorithmGrouped,           tuttiAlgorithmTwoLevel,
+    tuttiAlgorithmTwoLevelTree,     tuttiAlgorithmParameterServer,   tuttiAlgorithmAllToAllBroadcast,
+    tuttiAlgorithmProgram,          tuttiAlgorithmRecursiveDoubling, tuttiAlgorithmPeerMemory};
 
 Collective SomeFormOf(tuttiAlgorithm_t algorithm) {
   for (int c = 0; c < kScheduledCollectives; ++c) {

@@ -48,6 +48,9 @@ Schedule BuildTwoLevel(const ScheduleRequest& request);
 // Two channels for each one asked for, as BuildDoubleBinaryTree. REQUIRES: all_reduce, broadcast or reduce; nranks > 1.
 Schedule BuildTwoLevelTree(const ScheduleRequest& request);
 
+// peer_memory.cc. REQUIRES: not all_to_all; nranks > 1.
+Schedule BuildPeerMemory(const ScheduleRequest& request);
+
 // baselines.cc. Every rank sends everything to one server, rank 0 or the root, which sums and sends everything back:
 // its link carries nranks - 1 times the data each way. Li et al., "Scaling Distributed Machine Learning with the
 // Parameter Server" (2014). REQUIRES: all_reduce, broadcast or reduce; nranks > 1.

@@ -8,10 +8,14 @@
 namespace tutti::schedule {
 namespace {
 
+// "peer3." for another rank's buffer.
+std::string Owner(const Operand& operand) { return operand.peer == -1 ? "" : fmt::format("peer{}.", operand.peer); }
+
 std::string Spell(const Operand& operand, bool written) {
   switch (operand.kind) {
-    case OperandKind::input: return fmt::format("{}in[{}]", operand.scaled ? "scaled " : "", operand.block);
-    case OperandKind::output: return fmt::format("out[{}]", operand.block);
+    case OperandKind::input:
+      return fmt::format("{}{}in[{}]", operand.scaled ? "scaled " : "", Owner(operand), operand.block);
+    case OperandKind::output: return fmt::format("{}out[{}]", Owner(operand), operand.block);
     case OperandKind::scratch: return fmt::format("scratch[{}]", operand.block);
     case OperandKind::from:
     case OperandKind::to: {
@@ -46,7 +50,8 @@ constexpr std::array<std::string_view, tuttiNumAlgorithms> kAlgorithmNames = {"n
                                                                               "parameter_server",
                                                                               "all_to_all_broadcast",
                                                                               "program",
-                                                                              "recursive_doubling"};
+                                                                              "recursive_doubling",
+                                                                              "peer_memory"};
 
 }  // namespace
 

@@ -19,12 +19,14 @@
 //   {from(prev), in[c]} -> {to(next)}                  receive, reduce, forward
 //   {from(parent)} -> {out[c], to(left), to(right)}    broadcast down a tree
 //   {in[r], from(0), from(1)} -> {out[r], post}        reduce from all ranks, publish to all ranks
+//   {in[r], peer1.in[r]} -> {out[r], peer1.out[r]}     reduce a block of all ranks' buffers, in one launch of all ranks
 //
 // Rules (the verifier checks them)
 //   - in one channel, all steps that fill a given connection are in one lane, and so are all that empty it;
 //   - every post is read exactly once by every other rank;
 //   - each rank's contribution reaches each element of the result exactly once, scaled exactly once (see `scaled`), and
 //     `final` is applied exactly once, last, to each element of the result;
+//   - only schedules that run in one launch name other ranks' buffers;
 //   - scratch[b] is one chunk long (whole_scratch: a block); it carries nothing from one chunk to the next;
 //   - a step has at most kMaxReads reads and kMaxWrites writes, and a connection appears in it once.
 //
@@ -81,7 +83,7 @@ enum class OperandKind : std::uint8_t {
 
 struct Operand {
   OperandKind kind;
-  std::int16_t peer = -1;       // from, to, post
+  std::int16_t peer = -1;       // from, to, post; input, output: whose buffer it is, -1: this rank's
   std::int16_t block = -1;      // input, output, scratch
   bool scaled = false;          // reads of raw contributions: a PreMulSum's scalar is applied here
   std::int16_t connection = 0;  // from, to: which of the connections with that peer
@@ -137,6 +139,9 @@ struct Schedule {
   // Every chunk has scratch of its own: memory as long as the blocks, for schedules from files whose lanes read what
   // another lane's next chunk overwrites.
   bool whole_scratch = false;
+  // All ranks' parts run in one launch: none begins before all ranks have called, and none's caller goes on before all
+  // have ended. Steps may then name other ranks' buffers.
+  bool one_launch = false;
   int connections = 1;  // from each rank to each other, in each channel
   std::vector<Channel> channels;
   // Whether a slot may carry a reference to this rank's input or output instead of the data, (a) when input and output
@@ -160,6 +165,11 @@ inline Operand Out(int block) { return {OperandKind::output, -1, static_cast<std
 inline Operand Scratch(int block) { return {OperandKind::scratch, -1, static_cast<std::int16_t>(block)}; }
 inline Operand From(int peer) { return {OperandKind::from, static_cast<std::int16_t>(peer)}; }
 inline Operand To(int peer) { return {OperandKind::to, static_cast<std::int16_t>(peer)}; }
+// The same block of another rank's input or output.
+inline Operand OfPeer(int peer, Operand memory) {
+  memory.peer = static_cast<std::int16_t>(peer);
+  return memory;
+}
 // The same by another connection with that peer.
 inline Operand By(int connection, Operand slot) {
   slot.connection = static_cast<std::int16_t>(connection);

@@ -64,10 +64,15 @@ SymbolicRun::SymbolicRun(std::span<const Schedule> ranks, int channel, const Ver
 std::optional<std::string> SymbolicRun::Run() {
   try {
     for (int r = 0; r < nranks_; ++r) BeginOperation(memory_[r], r);
+    if (ranks_.front().one_launch) MergeAll();
     for (bool moved = true; moved;) {
       moved = false;
       for (auto& actor : actors_) moved |= Advance(actor);
-      for (int r = 0; r < nranks_; ++r) moved |= EndOperation(memory_[r], r);
+      if (ranks_.front().one_launch) {
+        moved |= EndTogether();
+      } else {
+        for (int r = 0; r < nranks_; ++r) moved |= EndOperation(memory_[r], r);
+      }
     }
     if (!Finished()) return WhyStuck();
     CheckNothingLeft();
@@ -91,6 +96,7 @@ int SymbolicRun::LengthOf(int rank, int block, int chunk) const {
 }
 
 Cell& SymbolicRun::CellOf(int rank, const Operand& operand, int chunk) {
+  if (operand.kind != OperandKind::scratch && operand.peer != -1) rank = operand.peer;
   auto& memory = memory_[rank].memory;
   const int block = operand.block;
   if (operand.kind == OperandKind::scratch) {
@@ -178,6 +184,31 @@ bool SymbolicRun::EndOperation(Rank& rank, int number) {
   for (int i = 1; i < rank.actors; ++i) Merge(first.clock, actors_[rank.first_actor + i].clock);
   BeginOperation(rank, number);
   return true;
+}
+
+// Ranks in one launch begin and end their operations together.
+bool SymbolicRun::EndTogether() {
+  if (memory_.front().operation >= options_.operations) return false;
+  if (std::any_of(actors_.begin(), actors_.end(), [this](const Actor& actor) { return actor.chunk < chunks_; })) {
+    return false;
+  }
+  for (int r = 0; r < nranks_; ++r) CheckOutputs(memory_[r], r);
+  MergeAll();
+  for (auto& rank : memory_) ++rank.operation;
+  if (memory_.front().operation == options_.operations) return true;
+  for (int r = 0; r < nranks_; ++r) BeginOperation(memory_[r], r);
+  MergeAll();
+  return true;
+}
+
+// Orders all that has happened before all that follows.
+void SymbolicRun::MergeAll() {
+  Clock all(actors_.size());
+  for (const auto& actor : actors_) Merge(all, actor.clock);
+  for (auto& actor : actors_) {
+    Spend(static_cast<std::int64_t>(actors_.size()) / kClocksPerEffort);
+    actor.clock = all;
+  }
 }
 
 void SymbolicRun::CheckOutputs(Rank& rank, int number) {

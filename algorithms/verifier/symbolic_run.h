@@ -115,6 +115,8 @@ class SymbolicRun {
 
   void BeginOperation(Rank& rank, int number);
   bool EndOperation(Rank& rank, int number);
+  bool EndTogether();
+  void MergeAll();
   void CheckOutputs(Rank& rank, int number);
 
   bool Advance(Actor& actor);

@@ -94,9 +94,15 @@ class RankRules {
     return "unknown place";
   }
 
-  std::string CheckBuffer(const Operand& operand, bool (*has)(const Schedule&, int), std::string_view name) const {
-    if (operand.block >= 0 && operand.block < schedule_.blocks && has(schedule_, operand.block)) return {};
-    return fmt::format("this rank has no block {} in its {}", operand.block, name);
+  std::string CheckBuffer(const Operand& operand, bool (*has)(const Schedule&, int, int), std::string_view name) const {
+    if (operand.peer != -1) {
+      if (!schedule_.one_launch) return "only ranks in one launch may use each other's buffers";
+      if (operand.peer < 0 || operand.peer >= schedule_.nranks) return fmt::format("there is no rank {}", operand.peer);
+      if (operand.peer == schedule_.rank) return "a rank's own buffers are named without its number";
+    }
+    const int owner = operand.peer != -1 ? operand.peer : schedule_.rank;
+    if (operand.block >= 0 && operand.block < schedule_.blocks && has(schedule_, operand.block, owner)) return {};
+    return fmt::format("rank {} has no block {} in its {}", owner, operand.block, name);
   }
 
   std::string CheckConnection(const Operand& operand, End end) {
@@ -122,22 +128,25 @@ class RankRules {
 
 }  // namespace
 
-bool HasInput(const Schedule& schedule, int block) {
+bool HasInput(const Schedule& schedule, int block) { return HasInput(schedule, block, schedule.rank); }
+bool HasOutput(const Schedule& schedule, int block) { return HasOutput(schedule, block, schedule.rank); }
+
+bool HasInput(const Schedule& schedule, int block, int rank) {
   switch (schedule.collective) {
     case Collective::all_gather:
-    case Collective::gather: return block / schedule.parts() == schedule.rank;
+    case Collective::gather: return block / schedule.parts() == rank;
     case Collective::broadcast:
-    case Collective::scatter: return schedule.rank == schedule.root;
+    case Collective::scatter: return rank == schedule.root;
     default: return true;
   }
 }
 
-bool HasOutput(const Schedule& schedule, int block) {
+bool HasOutput(const Schedule& schedule, int block, int rank) {
   switch (schedule.collective) {
     case Collective::reduce_scatter:
-    case Collective::scatter: return block / schedule.parts() == schedule.rank;
+    case Collective::scatter: return block / schedule.parts() == rank;
     case Collective::reduce:
-    case Collective::gather: return schedule.rank == schedule.root;
+    case Collective::gather: return rank == schedule.root;
     default: return true;
   }
 }
@@ -163,9 +172,9 @@ std::optional<std::string> CheckRules(std::span<const Schedule> ranks) {
     if (schedule.collective != first.collective || schedule.root != first.root || schedule.blocks != first.blocks ||
         schedule.connections != first.connections || schedule.channels.size() != first.channels.size() ||
         schedule.reference_safe != first.reference_safe ||
-        schedule.reference_safe_in_place != first.reference_safe_in_place) {
-      return fmt::format("ranks 0 and {} differ in collective, root, blocks, connections, channels or reference safety",
-                         r);
+        schedule.reference_safe_in_place != first.reference_safe_in_place || schedule.one_launch != first.one_launch) {
+      return fmt::format(
+          "ranks 0 and {} differ in collective, root, blocks, connections, channels, reference safety or launch", r);
     }
     if (auto wrong = RankRules(schedule).Check()) return wrong;
   }

@@ -14,6 +14,9 @@ namespace tutti::verifier {
 // Whether this rank's input (output) has that block. REQUIRES: 0 <= block < schedule.blocks.
 bool HasInput(const Schedule& schedule, int block);
 bool HasOutput(const Schedule& schedule, int block);
+// Likewise of another rank.
+bool HasInput(const Schedule& schedule, int block, int rank);
+bool HasOutput(const Schedule& schedule, int block, int rank);
 
 // "all_reduce by ring, rank 0 of 4, channel 0, lane 1, step 2, chunk 0".
 struct Site {

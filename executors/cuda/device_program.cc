@@ -121,6 +121,10 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
     Throw(tuttiInternalError, "a chunk of {} bytes does not fit into a {} slot of {} bytes on a GPU",
           config_.chunk_bytes, ring::NameOf(config_.protocol), capacity);
   }
+  if (schedule_.one_launch && schedule_.nranks > static_cast<int>(cuda_kernels::kMostLaunchedTogether)) {
+    Throw(tuttiInternalError, "{} ranks in one launch, but the kernel knows the buffers of {}", schedule_.nranks,
+          cuda_kernels::kMostLaunchedTogether);
+  }
   Image image{strided, {}};
   for (std::size_t c = 0; c < schedule_.channels.size(); ++c) {
     AddChannel(image, static_cast<int>(c), fabric, first_channel);
@@ -167,6 +171,9 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
   plan.element_bytes = static_cast<std::uint8_t>(SizeOf(type));
   plan.protocol = config_.protocol;
   plan.whole_scratch = schedule_.whole_scratch;
+  plan.one_launch = schedule_.one_launch;
+  plan.rank = static_cast<std::uint16_t>(schedule_.rank);
+  plan.nranks = static_cast<std::uint16_t>(schedule_.nranks);
   std::memcpy(pieces.Padded().data(), &plan, sizeof plan);
   arena.Write(memory_, pieces.Padded().data(), pieces.Padded().size());
 }
@@ -182,7 +189,9 @@ cuda_kernels::DeviceOperand DeviceProgram::Bind(const schedule::Operand& operand
       bound.end = written ? fabric.Post(fabric_channel, config_.protocol)
                           : fabric.PostOf(fabric_channel, config_.protocol, operand.peer);
       break;
-    default: bound.offset = binding_.OffsetOf(operand, channel);
+    default:
+      bound.offset = binding_.OffsetOf(operand, channel);
+      bound.end = operand.peer == -1 ? cuda_kernels::kOwnMemory : static_cast<std::uint32_t>(operand.peer);
   }
   return bound;
 }

@@ -39,6 +39,7 @@ Plan::Plan(schedule::Schedule schedule, schedule::Extents extents, schedule::Pro
     Throw(tuttiInternalError, "a chunk of {} bytes does not fit into a slot of {} bytes", config_.chunk_bytes,
           capacity);
   }
+  if (schedule_.one_launch) Throw(tuttiInternalError, "only a GPU runs all ranks' parts in one launch");
   one_pass_ = IsOnePass();
   if (one_pass_) schedule_.channels.front() = {{schedule::InOneLane(schedule_.channels.front())}};
   for (std::size_t i = 0; i < schedule_.channels.size(); ++i) {

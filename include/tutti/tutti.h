@@ -260,7 +260,8 @@ typedef TUTTI_ENUM {
   tuttiAlgorithmAllToAllBroadcast = 12, /* every rank sends everything to every rank */
   tuttiAlgorithmProgram = 13, /* a schedule from a file */
   tuttiAlgorithmRecursiveDoubling = 14, /* partners exchange all the data they have */
-  tuttiNumAlgorithms = 15
+  tuttiAlgorithmPeerMemory = 15, /* each rank moves a part of all ranks' buffers: GPU memory in one process */
+  tuttiNumAlgorithms = 16
 } tuttiAlgorithm_t;
 
 /* Room for future transports and algorithms without changing the layout. */

@@ -58,7 +58,8 @@ bool IsTwoLevel(tuttiAlgorithm_t algorithm) {
 
 // The verifier proves that these compute one fixed expression, rounded once (verify.h, IsDeterministic).
 bool RoundsOnce(tuttiAlgorithm_t algorithm) {
-  return algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot;
+  return algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot ||
+         algorithm == tuttiAlgorithmPeerMemory;
 }
 
 // Channel counts to try for an algorithm that takes `unit` of the fabric's for each; one unit carries `block_bytes`.
@@ -219,6 +220,9 @@ void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced) 
 }
 
 std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {
+  if (algorithm == tuttiAlgorithmPeerMemory && !tuning.one_launch) {
+    return "does not support ranks that share no process and GPU";
+  }
   if (algorithm == tuttiAlgorithmProgram) {
     const auto* program = tuning.programs[static_cast<std::size_t>(kind.collective)];
     if (program == nullptr) return "does not support it: TUTTI_PROGRAM names no program for it";

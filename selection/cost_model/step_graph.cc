@@ -140,6 +140,12 @@ class Builder {
   }
 
   void CountSends() {
+    for (const auto& lane : lanes_) {
+      if (!representatives_.members()[static_cast<std::size_t>(lane.member)].one_launch) continue;
+      for (const auto& step : *lane.steps) {
+        for (int slot = 0; slot < SlotsOf(step); ++slot) CountSend(lane.member, RankOf(lane.member));
+      }
+    }
     for (const auto& each : filled_) {
       if (each.reader != kEverybody) {
         CountSend(each.writer, each.reader);
@@ -304,6 +310,7 @@ class Builder {
         for (const int peer : builders::Others(RankOf(member), representatives_.nranks())) write_slot(peer);
       }
     }
+    if (representatives_.members()[static_cast<std::size_t>(member)].one_launch) CrossMemory(member, step);
     for (const auto& [resource, us_per_byte] : crossed_) work.us_per_byte = std::max(work.us_per_byte, us_per_byte);
     work.fetching = Fetching(index, step, copying, within_node);
     return work;
@@ -335,6 +342,16 @@ class Builder {
       if (step.reads.size() > 1) ++fetching.slot_writes;  // a reduction's source comes into a buffer as a slot does
     }
     return fetching;
+  }
+
+  // Where no slots carry the data, every operand passes the memory that all ranks share: two of them are as much as a
+  // slot, which is written and read.
+  static int SlotsOf(const schedule::Step& step) {
+    return static_cast<int>(step.reads.size() + step.writes.size() + 1) / 2;
+  }
+  void CrossMemory(int member, const schedule::Step& step) {
+    const int rank = RankOf(member);
+    for (int slot = 0; slot < SlotsOf(step); ++slot) Cross(rank, rank);
   }
 
   // A step that writes across one link several times shares the link with itself.

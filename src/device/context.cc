@@ -136,6 +136,8 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
   const bool packets_fit = static_cast<std::size_t>(nranks) + schedule::kMaxWrites <= cuda_kernels::kMoveDestinations;
   context.tuning.gpu_slots = {false, one_host && packets_fit, fabric_->layout().line_capacity(),
                               fabric_->bulk_capacity(), all_refer && fabric_->one_device() && fabric_->one_process()};
+  context.tuning.one_launch = all_refer && fabric_->one_device() && fabric_->one_process() &&
+                              nranks <= static_cast<int>(cuda_kernels::kMostLaunchedTogether);
   context.tuning.bulk_capacity = fabric_->bulk_capacity();
   if (!one_host) {
     context.tuning.forced.protocol = ring::Protocol::bulk;  // the network does not carry the line protocol
@@ -376,7 +378,7 @@ DevicePart DeviceContext::Prepare(std::span<const plan::Operation* const> operat
       const auto index = StateLayout::Queue(nranks_, peer, sends);
       auto* const queues = reinterpret_cast<cuda_kernels::DeviceQueue*>(state_.data() + layout.queues_at);
       auto* const lanes = reinterpret_cast<std::uint64_t*>(state_.data() + layout.lanes_at);
-      part.queues.push_back({state, queues + index, lanes + StateLayout::Lane(index), peer, sends, {}, {}, 0});
+      part.queues.push_back({state, queues + index, lanes + StateLayout::Lane(index), peer, sends, {}, {}, {}, 0});
       queue = part.queues.end() - 1;
     }
     if (plan.program.lanes() > kMostLanes) {
@@ -384,6 +386,7 @@ DevicePart DeviceContext::Prepare(std::span<const plan::Operation* const> operat
     }
     queue->works.push_back(WorkOf(*operation, plan));
     queue->blocks.push_back(plan.program.lanes());
+    queue->alone.push_back(plan.program.schedule().one_launch);
     queue->threads = std::max(queue->threads, plan.program.threads());
     ++plan.operations;
     last_plan_ = &plan;

@@ -26,6 +26,14 @@ const DeviceCalls* Collectives(const DevicePart& part) {
   return nullptr;
 }
 
+// How many of the first `most` collectives one launch may run. One whose steps name other ranks' buffers runs alone: the
+// ends of launches order it among the others, on all ranks.
+std::size_t CollectivesOfOneLaunch(const DeviceCalls& calls, std::size_t most) {
+  const auto end = calls.alone.begin() + static_cast<std::ptrdiff_t>(std::min(most, calls.alone.size()));
+  const auto alone = std::find(calls.alone.begin(), end, true);
+  return alone == end ? most : std::max<std::size_t>(1, static_cast<std::size_t>(alone - calls.alone.begin()));
+}
+
 // The messages of `part` that match `calls` of another rank.
 const DeviceCalls* Counterpart(const DevicePart& part, int rank, const DeviceCalls& calls) {
   for (const auto& theirs : part.queues) {
@@ -48,6 +56,24 @@ struct LaunchGroup::Bundle {
 
   void AddStream(cuda_transport::CuStream stream) {
     if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
+  }
+  // Takes the part's first `together` collectives, or all of its messages.
+  void Take(DevicePart& part, bool collectives, std::size_t together) {
+    for (auto& calls : part.queues) {
+      if ((calls.peer < 0) != collectives) continue;
+      const std::size_t taken = collectives ? std::min(together, calls.works.size()) : calls.works.size();
+      const std::uint32_t most = MostBlocks(calls, taken);
+      queues.push_back({calls.rank, calls.queue, calls.lanes, blocks, most, static_cast<std::uint32_t>(works.size()),
+                        static_cast<std::uint32_t>(taken)});
+      blocks += most;
+      threads = std::max(threads, calls.threads);
+      const auto count = static_cast<std::ptrdiff_t>(taken);
+      works.insert(works.end(), calls.works.begin(), calls.works.begin() + count);
+      calls.works.erase(calls.works.begin(), calls.works.begin() + count);
+      calls.blocks.erase(calls.blocks.begin(), calls.blocks.begin() + count);
+      calls.alone.erase(calls.alone.begin(), calls.alone.begin() + count);
+    }
+    std::erase_if(part.queues, [](const DeviceCalls& calls) { return calls.works.empty(); });
   }
 };
 
@@ -97,6 +123,10 @@ std::optional<Error> LaunchGroup::LaunchReady(const std::vector<int>& ranks) {
     const auto* collectives = Collectives(deposits_.at(rank).part);
     if (collectives != nullptr) together = std::min(together, collectives->works.size());
   }
+  for (const int rank : ranks) {
+    const auto* collectives = Collectives(deposits_.at(rank).part);
+    if (collectives != nullptr) together = CollectivesOfOneLaunch(*collectives, together);
+  }
   Bundle bundle;
   for (const int rank : ranks) {
     const auto& deposit = deposits_.at(rank);
@@ -106,22 +136,13 @@ std::optional<Error> LaunchGroup::LaunchReady(const std::vector<int>& ranks) {
     bundle.AddStream(deposit.part.stream);
   }
   for (const int rank : ranks) {
-    auto& part = deposits_.at(rank).part;
+    const auto& part = deposits_.at(rank).part;
     for (const auto stream : part.other_streams) bundle.AddStream(stream);
     bundle.plans.push_back(part.plans);
-    for (auto& calls : part.queues) {
-      const std::size_t works = calls.peer < 0 ? std::min(together, calls.works.size()) : calls.works.size();
-      const std::uint32_t blocks = MostBlocks(calls, works);
-      bundle.queues.push_back({calls.rank, calls.queue, calls.lanes, bundle.blocks, blocks,
-                               static_cast<std::uint32_t>(bundle.works.size()), static_cast<std::uint32_t>(works)});
-      bundle.blocks += blocks;
-      bundle.threads = std::max(bundle.threads, calls.threads);
-      const auto end = calls.works.begin() + static_cast<std::ptrdiff_t>(works);
-      bundle.works.insert(bundle.works.end(), calls.works.begin(), end);
-      calls.works.erase(calls.works.begin(), end);
-      calls.blocks.erase(calls.blocks.begin(), calls.blocks.begin() + static_cast<std::ptrdiff_t>(works));
-    }
-    std::erase_if(part.queues, [](const DeviceCalls& calls) { return calls.works.empty(); });
+  }
+  // Collectives first: their steps may name the buffers of other ranks, which are then easy to find.
+  for (const bool collectives : {true, false}) {
+    for (const int rank : ranks) bundle.Take(deposits_.at(rank).part, collectives, together);
   }
   try {
     if (bundle.per_thread_elsewhere) {

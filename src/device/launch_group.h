@@ -33,6 +33,7 @@ struct DeviceCalls {
   bool sends = false;
   std::vector<cuda_kernels::DeviceWork> works;
   std::vector<std::uint32_t> blocks;  // by work
+  std::vector<bool> alone;            // by work: no other collective is in its launch
   std::uint32_t threads = 0;
 };
 

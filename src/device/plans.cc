@@ -93,7 +93,7 @@ cuda::StridedSides SidesOf(const plan::Operation& operation) {
   return {side(operation.tensors->input), side(operation.tensors->output)};
 }
 
-constexpr char kTable[] = "table";
+constexpr char kTable[] = "table", kSlotsTable[] = "slots_table";
 
 void AddTimes(std::uint64_t times, const cuda::DeviceProgram::Traffic& each, cuda::DeviceProgram::Traffic& sum) {
   sum.sent += times * each.sent;
@@ -112,12 +112,20 @@ DevicePlans::Done& DevicePlans::Done::operator+=(const DevicePlanEntry& plan) {
 DevicePlans::DevicePlans(DevicePlanContext context, const topology::System& system, int rank,
                          const shm::AllGather& all_gather)
     : context_(std::move(context)), rank_(rank) {
+  slots_tuning_ = context_.tuning;
+  slots_tuning_.one_launch = false;
   const auto shipped = bootstrap::FromRankZero(rank, all_gather, [&] {
     const cost_model::Machine machine = MachineFor(context_, system);
-    tuner::Tuner(machine, context_.tuning).Complete(table_, 1);
-    return nlohmann::json{{kTable, table_.ToJson(context_.tuning)}};
+    tuner::Tuner(machine, slots_tuning_).Complete(slots_table_, 1);
+    if (context_.tuning.one_launch) tuner::Tuner(machine, context_.tuning).Complete(table_, 1);
+    return nlohmann::json{{kTable, context_.tuning.one_launch ? table_.ToJson(context_.tuning) : ""},
+                          {kSlotsTable, slots_table_.ToJson(slots_tuning_)}};
   });
-  table_ = tuner::SelectionTable::FromJson(shipped.root().RawText(kTable), "rank 0's table for GPUs", context_.tuning);
+  const auto table_of = [&](const char* name, const cost_model::TuningContext& tuning) {
+    return tuner::SelectionTable::FromJson(shipped.root().RawText(name), "rank 0's table for GPUs", tuning);
+  };
+  slots_table_ = table_of(kSlotsTable, slots_tuning_);
+  table_ = context_.tuning.one_launch ? table_of(kTable, context_.tuning) : slots_table_;
 }
 
 DevicePlanEntry& DevicePlans::Find(const plan::Operation& operation, std::uint64_t packed) {
@@ -181,6 +189,7 @@ schedule::Schedule DevicePlans::Fitted(const plan::Operation& operation, cost_mo
   const bool may_refer = !operation.scaled && operation.tensors == nullptr &&
                          std::all_of(schedules.begin(), schedules.end(), schedule::MayAlwaysRefer);
   auto& config = candidate.config;
+  if (schedules.front().one_launch) config = {ring::Protocol::bulk, cost_model::kLongestChunk};  // nothing to overlap
   config.chunk_bytes = std::min(config.chunk_bytes, cost_model::ChunkCapacity(config.protocol, tuning, may_refer));
   return std::move(schedules[static_cast<std::size_t>(rank_)]);
 }
@@ -197,7 +206,10 @@ class DevicePlans::DevicePlanner final : public plan::CallPlanner {
   }
   CollectivePlan PlanCollective(const plan::Operation& /*asked*/, const plan::Operation& operation,
                                 const cost_model::Kind& kind, std::size_t bytes) const override {
-    auto choice = plan::ChooseFrom(plans_.table_, "", tuning(), kind, bytes);
+    // Only blocks of equal lengths lie at the same offsets in all ranks' buffers, and only a rank knows its scalar.
+    const bool may_share = tuning().one_launch && operation.plain() && !operation.scaled;
+    auto choice = may_share ? plan::ChooseFrom(plans_.table_, "", tuning(), kind, bytes)
+                            : plan::ChooseFrom(plans_.slots_table_, "", plans_.slots_tuning_, kind, bytes);
     auto schedule = plans_.Fitted(operation, choice.candidate);
     return {std::move(choice), std::move(schedule)};
   }

@@ -69,7 +69,8 @@ class DevicePlans {
 
   DevicePlanContext context_;
   int rank_;
-  tuner::SelectionTable table_;
+  cost_model::TuningContext slots_tuning_;  // for calls whose steps cannot name other ranks' buffers
+  tuner::SelectionTable table_, slots_table_;
   std::unordered_map<plan::PlanKey, std::unique_ptr<DevicePlanEntry>, plan::PlanKeyHash> plans_;
   std::array<Done, TUTTI_COUNTED_ALGORITHMS> done_{};  // by forgotten plans
 };

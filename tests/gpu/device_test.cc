@@ -33,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(All, DeviceCollectives,
                          ::testing::Combine(::testing::Values(1, 2, 3, 4, 8),
                                             ::testing::Values("", "direct", "two_shot", "ring", "double_binary_tree",
                                                               "recursive", "recursive_doubling", "bruck", "binomial",
-                                                              "grouped")),
+                                                              "grouped", "peer_memory")),
                          [](const auto& info) {
                            const std::string algorithm = std::get<1>(info.param);
                            return fmt::format("{}_ranks_{}", std::get<0>(info.param),

@@ -142,6 +142,7 @@ cost_model::TuningContext ConditionsOf(const Target& target) {
     const cuda_transport::DeviceLayout layout(tuning.nranks, tuning.max_channels + cuda_transport::kMessageChannels);
     tuning.gpu_slots = {false, true, layout.line_capacity(), layout.bulk_capacity(), true};
     tuning.bulk_capacity = layout.bulk_capacity();
+    tuning.one_launch = true;
     return tuning;
   }
   tuning.max_channels = cost_model::kMostGpuChannels;

@@ -23,9 +23,11 @@ struct alignas(kTableAlignment) DeviceOperand {
   schedule::OperandKind kind;
   bool scaled;
   std::uint16_t local;   // slots: index among the lane's fill or empty ends
-  std::uint32_t end;     // slots: index among the rank's fill or empty ends
+  std::uint32_t end;     // slots: index among the rank's fill or empty ends; memory: whose it is, or kOwnMemory
   std::uint64_t offset;  // memory: bytes from the start of input, output or the channel's scratch
 };
+
+inline constexpr std::uint32_t kOwnMemory = ~std::uint32_t{0};
 
 struct alignas(kTableAlignment) DeviceStep {
   std::uint64_t bytes;     // of the step's block in this channel
@@ -79,7 +81,11 @@ struct alignas(kTableAlignment) DevicePlan {
   std::uint8_t element_bytes;
   ring::Protocol protocol;
   bool whole_scratch;
+  bool one_launch;  // steps may name the buffers of `nranks` ranks, of which this is number `rank`
+  std::uint16_t rank, nranks;
 };
+// The most ranks of one launch whose steps name each other's buffers.
+inline constexpr std::uint32_t kMostLaunchedTogether = 64;
 
 // A GPU's reports to the host, in pinned memory. A checksum validates each entry, because ordering the stores would
 // cost a trip over PCIe.
@@ -111,6 +117,7 @@ struct DeviceQueue {
   std::uint64_t digest;    // of these operations (NextDigest)
   std::uint32_t arrived;   // blocks' arrivals after each operation, summed over the launch
   std::uint32_t finished;  // blocks that have finished the launch
+  std::uint32_t failed;    // one of them was stopped
   std::uint64_t lanes;     // of which it keeps the progress
 };
 
@@ -132,6 +139,7 @@ struct DeviceRank {
   DeviceProgress* progress;     // pinned
   std::uint64_t calls;          // begun on all queues
   std::uint32_t stop;           // every block of this rank may stop
+  std::uint32_t halted;         // a launch has ended because it stopped: later ones tell nothing
   std::int32_t nranks;
   bool wide;         // not all ranks are on this GPU
   bool one_process;  // all ranks are in it, so that a slot's pointer is valid here
@@ -150,6 +158,7 @@ struct DeviceWork {
   bool scaled;
 };
 
+// The collectives of a launch come first, in the order of the ranks.
 struct DeviceWorkQueue {
   DeviceRank* rank;
   DeviceQueue* queue;

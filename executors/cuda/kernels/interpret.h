@@ -44,6 +44,28 @@ class LaneRun {
     if (plan_.input_strided != nullptr || plan_.output_strided != nullptr) table_.FetchStrided();
   }
 
+  // Records all ranks' buffers, if steps name them. `work_of` and `queue_of`: each rank's. All threads call it. False if a
+  // rank has called something else, now or before, which no slot would tell, or has stopped.
+  template <typename WorkOf, typename QueueOf>
+  TUTTI_DEVICE bool SeeBuffers(WorkOf&& work_of, QueueOf&& queue_of) {
+    if (!plan_.one_launch) return true;
+    const std::uint64_t before = LoadRelaxed(&queue_of(plan_.rank).queue->digest);
+    bool alike = true;
+    TUTTI_ROLLED
+    for (std::uint32_t r = ThreadIndex(); r < plan_.nranks; r += ThreadCount()) {
+      const DeviceWork work = work_of(r);
+      const DeviceWorkQueue queue = queue_of(r);
+      shared_.lane.buffers[r] = {work.input, work.output};
+      // A rank that has ended already has this operation in its digest, too.
+      const std::uint64_t theirs = LoadRelaxed(&queue.queue->digest);
+      if (work.plan->signature != plan_.signature || (theirs != before && theirs != shared_.lane.digest)) {
+        alike = TellFault(Rank(), DeviceFaultKind::foreign, static_cast<std::int32_t>(r), 0, 0);
+      }
+      if (LoadRelaxed(&queue.rank->stop) != 0) alike = false;
+    }
+    return !SyncOr(!alike);
+  }
+
   // Reports that the operation begins. One thread calls it before Run().
   TUTTI_DEVICE void Tell(const CallTicket& ticket) const { TellBegun(ticket, plan_, Sequence(), shared_.lane.digest); }
 
@@ -107,8 +129,12 @@ class LaneRun {
     std::byte* base;
     switch (operand.kind) {
       // Never written through: the schedule's inputs are only read.
-      case schedule::OperandKind::input: base = const_cast<std::byte*>(work_.input); break;
-      case schedule::OperandKind::output: base = work_.output; break;
+      case schedule::OperandKind::input:
+        base = const_cast<std::byte*>(operand.end == kOwnMemory ? work_.input : Buffers(operand).input);
+        break;
+      case schedule::OperandKind::output:
+        base = operand.end == kOwnMemory ? work_.output : Buffers(operand).output;
+        break;
       default: base = plan_.scratch + lane_.channel * plan_.scratch_bytes; done = plan_.whole_scratch ? done : 0;
     }
     if (step.strided) {
@@ -392,6 +418,9 @@ class LaneRun {
     return !SyncOr(!drained);
   }
 
+  TUTTI_DEVICE const LaneCache::Buffers& Buffers(const DeviceOperand& operand) const {
+    return shared_.lane.buffers[operand.end];
+  }
   // All in shared memory, so that none of it takes registers while data moves.
   TUTTI_DEVICE DeviceRank& Rank() const { return *shared_.lane.rank; }
   TUTTI_DEVICE std::uint64_t Sequence() const { return shared_.lane.sequence; }

@@ -25,22 +25,27 @@ TUTTI_DEVICE bool AwaitOthers(const DeviceWorkQueue& queue, std::uint32_t done) 
 // (LaneRun::Position). Zero satisfies no wait, because every wait is for at least one step.
 inline constexpr std::uint64_t kProgressPeriod = std::uint64_t{1} << 30;
 
-// The last block of a queue resets the queue's state for the next launch.
-TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, std::uint64_t sequence, std::uint64_t digest) {
+// The last block of a queue resets the queue's state for the next launch. `ok`: this block was not stopped.
+TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, std::uint64_t sequence, std::uint64_t digest, bool ok) {
   Sync();
   if (ThreadIndex() != 0) return;
   DeviceQueue& state = *queue.queue;
+  if (!ok) StoreRelaxed(&state.failed, std::uint32_t{1});
   if (queue.blocks > 1) {
     if (GpuAtomic<std::uint32_t>(state.finished).fetch_add(1, kAcquireRelease) + 1 != queue.blocks) return;
     state.finished = 0;
     state.arrived = 0;
+  }
+  if (LoadRelaxed(&state.failed) != 0) {
+    StoreRelaxed(&queue.rank->halted, std::uint32_t{1});
+    return;
   }
   if (state.sequence / kProgressPeriod != sequence / kProgressPeriod) {
     TUTTI_ROLLED
     for (std::uint64_t lane = 0; lane < state.lanes; ++lane) queue.lanes[lane] = 0;
   }
   state.sequence = sequence;
-  state.digest = digest;
+  StoreRelaxed(&state.digest, digest);  // other ranks may look (SeeBuffers)
   StoreRelaxed(queue.rank->done + (queue.queue - queue.rank->queues), sequence);
 }
 
@@ -75,7 +80,8 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
   const DeviceWorkQueue queue = QueueOf(launch, shared.queue);
   const std::uint32_t lane = BlockIndex() - queue.first_block;
   // The last thread reports, because the first ones have more to fetch.
-  const bool tells = lane == 0 && ThreadIndex() == ThreadCount() - 1;
+  // A rank whose earlier launch was stopped tells nothing more: the operation at which it stopped is its last.
+  const bool tells = lane == 0 && ThreadIndex() == ThreadCount() - 1 && LoadRelaxed(&queue.rank->halted) == 0;
   TUTTI_ROLLED
   for (std::uint32_t w = 0; w < queue.works; ++w) {
     const DeviceWork work = EntryOf(launch.more_works, launch.works, queue.first_work + w);
@@ -86,8 +92,12 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
     // A single work has as many lanes as there are blocks.
     if (queue.works == 1 || lane < plan.lane_count) {
       LaneRun run(shared, queue, plan, lane, w + 1);
+      // Such an operation is alone in its launch, but for messages, whose queues and works come behind the ranks'.
+      const bool alike =
+          run.SeeBuffers([&](std::uint32_t rank) { return EntryOf(launch.more_works, launch.works, rank); },
+                         [&](std::uint32_t rank) { return EntryOf(launch.more_queues, launch.queues, rank); });
       if (tells) run.Tell(ticket);
-      if (!run.Run()) return;
+      if (!alike || !run.Run()) return Leave(queue, 0, 0, false);
     } else {
       if (ThreadIndex() == 0) shared.lane.digest = DigestOf(shared.lane, queue, plan, w + 1);
       if (lane == 0) {
@@ -98,12 +108,12 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
     if (w + 1 == queue.works) break;
     // The next operation's lanes use the same connections, perhaps in other blocks, and this block's memory.
     if (queue.blocks > 1) {
-      if (!AwaitOthers(queue, w + 1)) return;
+      if (!AwaitOthers(queue, w + 1)) return Leave(queue, 0, 0, false);
     } else {
       Sync();
     }
   }
-  Leave(queue, shared.lane.before + queue.works, shared.lane.digest);
+  Leave(queue, shared.lane.before + queue.works, shared.lane.digest, true);
 }
 
 }  // namespace tutti::cuda_kernels
