@@ -28,7 +28,7 @@ scripts/draw_walk.py >docs/pictures/walk.svg
 "$tutti" topo --topo topology/testdata/dgx1v.xml --nodes 2 --svg docs/pictures/topology-dgx1v.svg >/dev/null
 "$tutti" simulate --published selection/simulator/testdata/published.csv | between docs/simulator.md published
 "$tutti" simulate --claims docs/pictures
-# What the cost model predicts for the cells of `gpu_kit.sh run measure`; left alone once they have been measured.
+# The cost model predicts the cells of `gpu_kit.sh run measure`. Once they have been measured, predictions must not change.
 if [ ! -f docs/data/gpu_measure.json ]; then
   for gpu in h100 h200; do
     for ranks in 2 4 8; do

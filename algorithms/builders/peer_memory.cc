@@ -1,10 +1,9 @@
-// Peer memory: each rank moves one block of every rank's buffers. It reads the block where all contributions lie,
-// reduces them, and writes the result where it is wanted, in one pass and without a slot: a reduction moves each byte
-// once, as the "all-pairs" kernels over peer memory of MSCCL++ do. The ranks run in one launch, which begins when all
-// have called.
+// Peer memory: each rank moves one block of every rank's buffers. It reads the block from the buffers that hold
+// contributions, reduces them, and writes the result to the buffers that want it, in one pass and without a slot. The
+// ranks run in one launch, which begins when all have called.
 //
-// In place, all ranks' buffers are the same memory as their results; a step reads a block everywhere before it writes
-// it anywhere, and no other step touches that block.
+// It also works in place, where a rank's input is its output: a step reads its block from all buffers before it writes
+// it to any, and no other step touches that block.
 #include <utility>
 
 #include "algorithms/builders/builders.h"
@@ -13,37 +12,31 @@
 namespace tutti::builders {
 namespace {
 
-Operand InOf(int owner, int rank, int block) { return owner == rank ? In(block) : OfPeer(owner, In(block)); }
-Operand OutOf(int owner, int rank, int block) { return owner == rank ? Out(block) : OfPeer(owner, Out(block)); }
-
-// Every rank's contribution to a block, in rank order.
-std::vector<Operand> Contributions(int rank, int n, int block) {
-  std::vector<Operand> reads;
-  for (int q = 0; q < n; ++q) {
-    reads.push_back(InOf(q, rank, block));
-    reads.back().scaled = true;
-  }
-  return reads;
+// The rank's own block is the one that it moves.
+std::vector<Operand> Contributions(int rank, int n) {
+  return ContributionsInRankOrder(rank, n, rank, [rank](int q) { return OfPeer(q, Scaled(rank)); });
 }
 
 // The block's places in all results, this rank's first (Append).
-std::vector<Operand> Everywhere(int rank, int n, int block) {
-  std::vector<Operand> writes{Out(block)};
-  for (const int q : Others(rank, n)) writes.push_back(OutOf(q, rank, block));
+std::vector<Operand> Everywhere(int rank, int n) {
+  std::vector<Operand> writes{Out(rank)};
+  for (const int q : Others(rank, n)) writes.push_back(OfPeer(q, Out(rank)));
   return writes;
 }
 
 Step StepOf(const ScheduleRequest& request) {
-  const int rank = request.rank, n = request.nranks, root = request.root;
+  const int rank = request.rank, n = request.nranks;
+  const auto of_root = [&](const Operand& memory) {
+    return request.root == rank ? memory : OfPeer(request.root, memory);
+  };
   switch (request.collective) {
-    case Collective::all_reduce:
-      return Finally(MakeStep(rank, Contributions(rank, n, rank), Everywhere(rank, n, rank)));
-    case Collective::reduce_scatter: return Finally(MakeStep(rank, Contributions(rank, n, rank), {Out(rank)}));
-    case Collective::reduce: return Finally(MakeStep(rank, Contributions(rank, n, rank), {OutOf(root, rank, rank)}));
-    case Collective::all_gather: return MakeStep(rank, {In(rank)}, Everywhere(rank, n, rank));
-    case Collective::broadcast: return MakeStep(rank, {InOf(root, rank, rank)}, Everywhere(rank, n, rank));
-    case Collective::gather: return MakeStep(rank, {In(rank)}, {OutOf(root, rank, rank)});
-    default: return MakeStep(rank, {InOf(root, rank, rank)}, {Out(rank)});  // scatter
+    case Collective::all_reduce: return Finally(MakeStep(rank, Contributions(rank, n), Everywhere(rank, n)));
+    case Collective::reduce_scatter: return Finally(MakeStep(rank, Contributions(rank, n), {Out(rank)}));
+    case Collective::reduce: return Finally(MakeStep(rank, Contributions(rank, n), {of_root(Out(rank))}));
+    case Collective::all_gather: return MakeStep(rank, {In(rank)}, Everywhere(rank, n));
+    case Collective::broadcast: return MakeStep(rank, {of_root(In(rank))}, Everywhere(rank, n));
+    case Collective::gather: return MakeStep(rank, {In(rank)}, {of_root(Out(rank))});
+    default: return MakeStep(rank, {of_root(In(rank))}, {Out(rank)});  // scatter
   }
 }
 

@@ -66,8 +66,9 @@ inline void AppendForAll(Lane& lane, int block, const Operand& from, int rank, i
 }
 
 // All contributions to one block in rank order: the same expression over ranks 0..n-1 wherever it is computed. `theirs`
-// (From or Post) says how the others' contributions arrive.
-inline std::vector<Operand> ContributionsInRankOrder(int rank, int n, int block, Operand (*theirs)(int)) {
+// (From, Post, or the peers' memory) says how a rank's contribution arrives.
+template <std::invocable<int> Theirs>
+std::vector<Operand> ContributionsInRankOrder(int rank, int n, int block, const Theirs& theirs) {
   std::vector<Operand> reads;
   for (int q = 0; q < n; ++q) reads.push_back(q == rank ? Scaled(block) : theirs(q));
   return reads;

@@ -110,6 +110,7 @@ class SymbolicRun {
 
   // Takes `effort` from the proof's budget.
   void Spend(std::int64_t effort);
+  void SpendOnClock();  // copied or merged once
   void MergeFrom(Actor& actor, const LivingClock& other);
   Snapshot TakeSnapshot(const Actor& actor);
 

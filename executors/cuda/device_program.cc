@@ -148,14 +148,15 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
   }
   const auto sides_at = pieces.Add(sides);
   const std::size_t scratch = binding_.scratch_bytes() * schedule_.channels.size();
-  Log(Subject::select, "a plan takes {} B of device memory for tables and {} B for scratch", pieces.Padded().size(),
-      scratch);
+  const std::size_t staging = lanes_ * image.staged * cuda_kernels::kStagedBytes;
+  Log(Subject::select, "a plan takes {} B of device memory for tables, {} B for scratch and {} B for strided operands",
+      pieces.Padded().size(), scratch, staging);
   memory_ = arena.Allocate(pieces.Padded().size());
 
   plan.tables = memory_ + tables_at;
   plan.scratch = scratch > 0 ? arena.Allocate(scratch) : nullptr;
   plan.staged = image.staged;
-  plan.staging = image.staged > 0 ? arena.Allocate(lanes_ * image.staged * cuda_kernels::kStagedBytes) : nullptr;
+  plan.staging = staging > 0 ? arena.Allocate(staging) : nullptr;
   const auto* const placed = reinterpret_cast<const schedule::Strided*>(memory_ + sides_at);
   plan.input_strided = strided.input != nullptr ? placed : nullptr;
   plan.output_strided = strided.output != nullptr ? placed + (sides.size() - 1) : nullptr;
@@ -225,14 +226,15 @@ cuda_kernels::DeviceStep DeviceProgram::AddStep(BoundLane& lane, const schedule:
   std::size_t destinations = 0;
   for (const schedule::Operand& write : step.writes) {
     auto& operand = lane.operands.emplace_back(Bind(write, true, channel, fabric, fabric_channel));
+    const bool posts = write.kind == schedule::OperandKind::post;
+    const auto places = static_cast<std::size_t>(posts ? fabric.readers_of_posts() : 1);
+    destinations += places;
     if (!schedule::IsSlot(write.kind)) continue;
-    const int readers = write.kind == schedule::OperandKind::post ? fabric.readers_of_posts() : 1;
-    destinations += static_cast<std::size_t>(readers);
-    TrafficWith(write, fabric).sent += bound.bytes * static_cast<std::size_t>(readers);
+    TrafficWith(write, fabric).sent += bound.bytes * places;
     operand.local = PlaceIn(lane.fills, operand.end);
   }
-  if (config_.protocol == ring::Protocol::line && destinations + step.writes.size() > cuda_kernels::kMoveDestinations) {
-    Throw(tuttiInternalError, "a step writes packets for {} readers, but a GPU's step has room for {}", destinations,
+  if (config_.protocol == ring::Protocol::line && destinations > cuda_kernels::kMoveDestinations) {
+    Throw(tuttiInternalError, "a step writes to {} places, but a GPU's step has room for {}", destinations,
           cuda_kernels::kMoveDestinations);
   }
   lane.steps.push_back(bound);

@@ -1,9 +1,5 @@
 #include "executors/cuda/kernel_module.h"
 
-#include <algorithm>
-#include <limits>
-#include <utility>
-
 #include "base/error.h"
 
 #ifdef TUTTI_KERNEL_IMAGE

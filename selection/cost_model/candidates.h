@@ -52,13 +52,13 @@ inline constexpr int kMostGpuChannels = 24;
 // Where all ranks are on one GPU, its memory is the bound, not a link. Computed, not measured: at 0.7 us a load and 32
 // KiB in flight per block, about a hundred blocks fill an H200's 4.8 TB/s.
 inline constexpr int kMostChannelsOfOneGpu = 96;
-// A communicator's fabric has at least so many, however few the machine could use.
+// A communicator's fabric has at least so many, because two-level trees take four (FabricChannels).
 inline constexpr int kFewestChannels = 4;
 
 // The slots of GPUs, where they are known: which protocols there are, and the data bytes of each; 0: any.
 struct GpuSlots {
   bool inlined = true;
-  bool lines = true;  // a network takes whole slots only, and a post has room for so many readers' packets
+  bool lines = true;  // false across a network, which takes whole slots, or if posts have too many readers for packets
   std::size_t line = 0;
   std::size_t bulk = 0;
   // Bulk slots refer to memory wherever a schedule lets them (MayAlwaysRefer); its chunks then need not fit a slot.

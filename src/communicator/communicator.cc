@@ -54,7 +54,7 @@ void Communicator::SetUp(Deadline deadline) {
   if (agreement_.programs) programs_ = plan::Programs(options_.settings, tuning.forced, rank, nranks, MakeAllGather());
 
   const int channels =
-      std::max({plan::kMinChannels, options_.settings.channels, agreement_.threads, programs_.connections()});
+      std::max({cost_model::kFewestChannels, options_.settings.channels, agreement_.threads, programs_.connections()});
   // One more channel for messages between pairs, which are ordered separately.
   fabric_ = std::make_unique<shm::Fabric>(rank, hosts, channels + 1, options_.settings, MakeAllGather(), deadline);
   const cost_model::Processors processors = init::ProcessorsOf(hosts, rank, agreement_);

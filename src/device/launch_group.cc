@@ -26,12 +26,11 @@ const DeviceCalls* Collectives(const DevicePart& part) {
   return nullptr;
 }
 
-// How many of the first `most` collectives one launch may run. One whose steps name other ranks' buffers runs alone: the
-// ends of launches order it among the others, on all ranks.
-std::size_t CollectivesOfOneLaunch(const DeviceCalls& calls, std::size_t most) {
-  const auto end = calls.alone.begin() + static_cast<std::ptrdiff_t>(std::min(most, calls.alone.size()));
-  const auto alone = std::find(calls.alone.begin(), end, true);
-  return alone == end ? most : std::max<std::size_t>(1, static_cast<std::size_t>(alone - calls.alone.begin()));
+// How many of the collectives one launch may run. One whose steps name other ranks' buffers runs alone: the ends of
+// launches order it among the others, on all ranks.
+std::size_t CollectivesOfOneLaunch(const DeviceCalls& calls) {
+  const auto first_alone = std::find(calls.alone.begin(), calls.alone.end(), true) - calls.alone.begin();
+  return std::max<std::size_t>(1, static_cast<std::size_t>(first_alone));
 }
 
 // The messages of `part` that match `calls` of another rank.
@@ -121,11 +120,7 @@ std::optional<Error> LaunchGroup::LaunchReady(const std::vector<int>& ranks) {
   std::size_t together = SIZE_MAX;
   for (const int rank : ranks) {
     const auto* collectives = Collectives(deposits_.at(rank).part);
-    if (collectives != nullptr) together = std::min(together, collectives->works.size());
-  }
-  for (const int rank : ranks) {
-    const auto* collectives = Collectives(deposits_.at(rank).part);
-    if (collectives != nullptr) together = CollectivesOfOneLaunch(*collectives, together);
+    if (collectives != nullptr) together = std::min(together, CollectivesOfOneLaunch(*collectives));
   }
   Bundle bundle;
   for (const int rank : ranks) {

@@ -88,7 +88,7 @@ TEST_F(HistoryTest, CountsWrap) {
   for (auto* const side : {&one_, &other_}) side->sequence = 0xfffffff0;
   for (int i = 0; i < 20; ++i) {
     one_.Call(kUsual);
-    EXPECT_FALSE(one_.history.Contradicts(1)) << "who has called nothing, contradicts nothing: " << i;
+    EXPECT_FALSE(one_.history.Contradicts(1)) << "a rank that has called nothing contradicts nothing: " << i;
   }
   for (int i = 0; i < 20; ++i) other_.Call(kUsual);
   for (int i = 0; i < 40; ++i) {

@@ -46,7 +46,8 @@ PlanSelector::PlanSelector(cost_model::TuningContext tuning, const Programs& pro
                            const shm::AllGather& all_gather)
     : tuning_(std::move(tuning)), program_tuning_(programs.Among(tuning_)), network_(network) {
   // The calibration measured one domain of one host, and additional channels for a program's connections make slots shorter.
-  const bool as_calibrated = tuning_.one_host && !tuning_.domains && tuning_.max_channels <= kMinChannels;
+  const bool as_calibrated =
+      tuning_.one_host && !tuning_.domains && tuning_.max_channels <= cost_model::kFewestChannels;
   const auto shipped = bootstrap::FromRankZero(rank, all_gather, [&] {
     const tuner::Calibration calibration = tuner::LoadCalibration(settings.calibration, processors.of_host);
     costs_ = calibration.costs;

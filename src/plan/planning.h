@@ -10,9 +10,6 @@
 
 namespace tutti::plan {
 
-// Two-level trees take four channels (FabricChannels), so a communicator has at least that many.
-inline constexpr int kMinChannels = cost_model::kFewestChannels;
-
 // The values that distinguish plans.
 struct PlanKey {
   std::uint64_t call;  // PackCall

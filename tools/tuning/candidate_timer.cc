@@ -204,9 +204,9 @@ class Results {
 cost_model::TuningContext HostConditions(int nranks) {
   cost_model::TuningContext tuning;
   tuning.nranks = nranks;
-  tuning.max_channels = plan::kMinChannels;
+  tuning.max_channels = cost_model::kFewestChannels;
   tuning.threads = 1;
-  tuning.bulk_capacity = ring::Layout(nranks, plan::kMinChannels + 1).bulk_capacity();
+  tuning.bulk_capacity = ring::Layout(nranks, cost_model::kFewestChannels + 1).bulk_capacity();
   tuning.cma = shm::MayReadProcesses();
   tuning.stream_bytes =
       detect::CacheShareBytes(std::min(detect::CountCpus(detect::AllowedCpus()), detect::QuotaCpus()));

@@ -27,6 +27,7 @@ struct alignas(kTableAlignment) DeviceOperand {
   std::uint64_t offset;  // memory: bytes from the start of input, output or the channel's scratch
 };
 
+// DeviceOperand::end for this rank's own buffers.
 inline constexpr std::uint32_t kOwnMemory = ~std::uint32_t{0};
 
 struct alignas(kTableAlignment) DeviceStep {
@@ -56,7 +57,8 @@ struct DeviceLane {
   bool awaited;  // one of its steps is awaited
 };
 
-// What a block moves in one step: its reads, and its writes and every reader of a post by packets.
+// The most sources and destinations of one step. A step reads each operand once. It writes each operand once, but a post
+// by packets once for each reader.
 inline constexpr std::uint32_t kMoveSources = 64;
 inline constexpr std::uint32_t kMoveDestinations = 80;
 

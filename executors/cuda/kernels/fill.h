@@ -19,6 +19,22 @@ TUTTI_DEVICE std::uint32_t SlowestHead(const LaneTable::Fill& fill, bool wide) {
   return fill.end.tail - lag;
 }
 
+// Bulk protocol: the header, without its flag, of a slot with `bytes` of the operation's data. `reference`: the memory
+// that it refers to, from byte `done` on; null: it carries the data.
+TUTTI_DEVICE cuda_transport::DeviceSlotHeader HeaderOf(const DeviceWork& work, const DeviceOperand* reference,
+                                                       std::uint64_t done, std::uint32_t bytes) {
+  cuda_transport::DeviceSlotHeader told{};
+  told.content = cuda_transport::DeviceSlotContent(bytes, ring::SlotKind::value, 0).word();
+  if (reference != nullptr) {
+    const bool input = reference->kind == schedule::OperandKind::input;
+    const auto kind = static_cast<ring::SlotKind>(input ? work.input_kind : work.output_kind);
+    told.content =
+        cuda_transport::DeviceSlotContent(bytes, kind, input ? work.input_window : work.output_window).word();
+    told.address = (input ? work.input_base : work.output_base) + reference->offset + done;
+  }
+  return told;
+}
+
 // Bulk protocol: writes the slot's header for each reader, except the flag.
 TUTTI_DEVICE void Describe(const LaneTable::Fill& fill, std::uint32_t number,
                            const cuda_transport::DeviceSlotHeader& told) {

@@ -44,28 +44,6 @@ class LaneRun {
     if (plan_.input_strided != nullptr || plan_.output_strided != nullptr) table_.FetchStrided();
   }
 
-  // Records all ranks' buffers, if steps name them. `work_of` and `queue_of`: each rank's. All threads call it. False if a
-  // rank has called something else, now or before, which no slot would tell, or has stopped.
-  template <typename WorkOf, typename QueueOf>
-  TUTTI_DEVICE bool SeeBuffers(WorkOf&& work_of, QueueOf&& queue_of) {
-    if (!plan_.one_launch) return true;
-    const std::uint64_t before = LoadRelaxed(&queue_of(plan_.rank).queue->digest);
-    bool alike = true;
-    TUTTI_ROLLED
-    for (std::uint32_t r = ThreadIndex(); r < plan_.nranks; r += ThreadCount()) {
-      const DeviceWork work = work_of(r);
-      const DeviceWorkQueue queue = queue_of(r);
-      shared_.lane.buffers[r] = {work.input, work.output};
-      // A rank that has ended already has this operation in its digest, too.
-      const std::uint64_t theirs = LoadRelaxed(&queue.queue->digest);
-      if (work.plan->signature != plan_.signature || (theirs != before && theirs != shared_.lane.digest)) {
-        alike = TellFault(Rank(), DeviceFaultKind::foreign, static_cast<std::int32_t>(r), 0, 0);
-      }
-      if (LoadRelaxed(&queue.rank->stop) != 0) alike = false;
-    }
-    return !SyncOr(!alike);
-  }
-
   // Reports that the operation begins. One thread calls it before Run().
   TUTTI_DEVICE void Tell(const CallTicket& ticket) const { TellBegun(ticket, plan_, Sequence(), shared_.lane.digest); }
 
@@ -342,7 +320,7 @@ class LaneRun {
       const std::uint32_t number = move.destination_numbers[d];
       if (number == 0) continue;
       StorePacket(move.destinations[d] - kPacketBytes, number, header);
-      if (RenewsSlot(number)) Renew(move.destinations[d], number, bytes);
+      if (RenewsSlot(number)) RenewPackets(move.destinations[d], number, bytes, plan_.slot_packets);
     }
     TUTTI_ROLLED
     for (std::uint32_t s = FromLast(); s < move.source_count; s += ThreadCount()) {
@@ -358,14 +336,6 @@ class LaneRun {
     return true;
   }
 
-  // Writes the packets of a slot that its data, of `bytes`, leaves untouched (packet.h).
-  TUTTI_DEVICE void Renew(std::byte* packets, std::uint32_t number, std::uint32_t bytes) const {
-    TUTTI_ROLLED
-    for (std::size_t p = (bytes + kPacketData - 1) / kPacketData; p < plan_.slot_packets; ++p) {
-      StorePacket(packets + p * kPacketBytes, number, 0);
-    }
-  }
-
   // One thread publishes each operand, and one the lane's progress if a step waits for it.
   TUTTI_DEVICE void Publish(const DeviceStep& step, std::uint64_t position, std::uint64_t done, std::uint32_t bytes,
                             const DeviceOperand* reference, const std::uint32_t* numbers) const {
@@ -378,7 +348,7 @@ class LaneRun {
       const bool slot = operand != nullptr && IsSlot(*operand);
       const bool fills = slot && item > step.reads;
       const std::uint32_t number = slot ? numbers[item - 1] : 0;
-      if (fills && bulk) Describe(table_.FillOf(*operand), number, HeaderOf(done, bytes, reference));
+      if (fills && bulk) Describe(table_.FillOf(*operand), number, HeaderOf(work_, reference, done, bytes));
       // One fence covers all that a thread publishes, and all threads of a warp.
       if (tells || (slot && bulk)) ReleaseStores(bulk && shared_.lane.wide);
       if (tells) {
@@ -389,21 +359,6 @@ class LaneRun {
         StoreReleased(table_.EmptyOf(*operand).head, number);
       }
     }
-  }
-
-  // Bulk protocol: the header that each reader of a slot gets.
-  TUTTI_DEVICE cuda_transport::DeviceSlotHeader HeaderOf(std::uint64_t done, std::uint32_t bytes,
-                                                         const DeviceOperand* reference) const {
-    cuda_transport::DeviceSlotHeader told{};
-    told.content = cuda_transport::DeviceSlotContent(bytes, ring::SlotKind::value, 0).word();
-    if (reference != nullptr) {
-      const bool input = reference->kind == schedule::OperandKind::input;
-      const auto kind = static_cast<ring::SlotKind>(input ? work_.input_kind : work_.output_kind);
-      told.content =
-          cuda_transport::DeviceSlotContent(bytes, kind, input ? work_.input_window : work_.output_window).word();
-      told.address = (input ? work_.input_base : work_.output_base) + reference->offset + done;
-    }
-    return told;
   }
 
   // The caller may reuse its buffers once the operation is done, so no peer may still be reading them.

@@ -31,7 +31,7 @@ struct LaneCache {
   cuda_transport::DeviceEmptyEnd empties[kCachedEmpties];
   cuda_transport::DeviceReader readers[kCachedReaders];
   std::uint32_t first_reader[kCachedFills];
-  // What a lane keeps here rather than in registers, which the loops of the moves need (docs/gpu.md).
+  // The lane keeps these here and not in registers, because the loops that move data need the registers (docs/gpu.md).
   DeviceRank* rank;
   std::uint64_t* progress;  // of all lanes of the queue
   const std::byte* steps;   // the lane's table, cached or in place

@@ -25,8 +25,9 @@ TUTTI_DEVICE bool AwaitOthers(const DeviceWorkQueue& queue, std::uint32_t done) 
 // (LaneRun::Position). Zero satisfies no wait, because every wait is for at least one step.
 inline constexpr std::uint64_t kProgressPeriod = std::uint64_t{1} << 30;
 
-// The last block of a queue resets the queue's state for the next launch. `ok`: this block was not stopped.
-TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, std::uint64_t sequence, std::uint64_t digest, bool ok) {
+// The last block of a queue resets the queue's state for the next launch. `ok`: this block was not stopped, and
+// `sequence` and `digest` are those of the last operation.
+TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, bool ok, std::uint64_t sequence = 0, std::uint64_t digest = 0) {
   Sync();
   if (ThreadIndex() != 0) return;
   DeviceQueue& state = *queue.queue;
@@ -57,6 +58,28 @@ TUTTI_DEVICE T EntryOf(const T* more, const T* inlined, std::uint32_t i) {
   return inlined[i];
 }
 
+// Records the buffers of all ranks, whose collectives the launch has first, each alone in its queue. All threads call it,
+// with the operation's plan in shared memory. False if a rank has called something else, now or before, which no slot
+// would tell, or has stopped.
+TUTTI_DEVICE bool SeeBuffers(const DeviceLaunch& launch, LaneCache& lane) {
+  const DevicePlan& plan = lane.plan;
+  const std::uint64_t before = LoadRelaxed(&EntryOf(launch.more_queues, launch.queues, plan.rank).queue->digest);
+  bool alike = true;
+  TUTTI_ROLLED
+  for (std::uint32_t r = ThreadIndex(); r < plan.nranks; r += ThreadCount()) {
+    const DeviceWork work = EntryOf(launch.more_works, launch.works, r);
+    const DeviceWorkQueue queue = EntryOf(launch.more_queues, launch.queues, r);
+    lane.buffers[r] = {work.input, work.output};
+    // A rank that has ended already has this operation in its digest, too.
+    const std::uint64_t theirs = LoadRelaxed(&queue.queue->digest);
+    if (work.plan->signature != plan.signature || (theirs != before && theirs != lane.digest)) {
+      alike = TellFault(*lane.rank, DeviceFaultKind::foreign, static_cast<std::int32_t>(r), 0, 0);
+    }
+    if (LoadRelaxed(&queue.rank->stop) != 0) alike = false;
+  }
+  return !SyncOr(!alike);
+}
+
 // The queue that this block belongs to. All threads call it; `found` is in shared memory.
 TUTTI_DEVICE DeviceWorkQueue QueueOf(const DeviceLaunch& launch, std::uint32_t& found) {
   if (launch.more_queues == nullptr) {  // parameters: cheap to read one after the other
@@ -79,8 +102,8 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
   if (launch.queue_count == 0) return;
   const DeviceWorkQueue queue = QueueOf(launch, shared.queue);
   const std::uint32_t lane = BlockIndex() - queue.first_block;
-  // The last thread reports, because the first ones have more to fetch.
-  // A rank whose earlier launch was stopped tells nothing more: the operation at which it stopped is its last.
+  // The last thread reports, because the first ones have more to fetch. A rank whose earlier launch was stopped reports
+  // nothing more: the operation at which it stopped is its last.
   const bool tells = lane == 0 && ThreadIndex() == ThreadCount() - 1 && LoadRelaxed(&queue.rank->halted) == 0;
   TUTTI_ROLLED
   for (std::uint32_t w = 0; w < queue.works; ++w) {
@@ -92,12 +115,9 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
     // A single work has as many lanes as there are blocks.
     if (queue.works == 1 || lane < plan.lane_count) {
       LaneRun run(shared, queue, plan, lane, w + 1);
-      // Such an operation is alone in its launch, but for messages, whose queues and works come behind the ranks'.
-      const bool alike =
-          run.SeeBuffers([&](std::uint32_t rank) { return EntryOf(launch.more_works, launch.works, rank); },
-                         [&](std::uint32_t rank) { return EntryOf(launch.more_queues, launch.queues, rank); });
+      const bool alike = !shared.lane.plan.one_launch || SeeBuffers(launch, shared.lane);
       if (tells) run.Tell(ticket);
-      if (!alike || !run.Run()) return Leave(queue, 0, 0, false);
+      if (!alike || !run.Run()) return Leave(queue, false);
     } else {
       if (ThreadIndex() == 0) shared.lane.digest = DigestOf(shared.lane, queue, plan, w + 1);
       if (lane == 0) {
@@ -108,12 +128,12 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
     if (w + 1 == queue.works) break;
     // The next operation's lanes use the same connections, perhaps in other blocks, and this block's memory.
     if (queue.blocks > 1) {
-      if (!AwaitOthers(queue, w + 1)) return Leave(queue, 0, 0, false);
+      if (!AwaitOthers(queue, w + 1)) return Leave(queue, false);
     } else {
       Sync();
     }
   }
-  Leave(queue, shared.lane.before + queue.works, shared.lane.digest, true);
+  Leave(queue, true, shared.lane.before + queue.works, shared.lane.digest);
 }
 
 }  // namespace tutti::cuda_kernels

@@ -52,4 +52,13 @@ TUTTI_DEVICE bool LoadPacket(const std::byte* packet, std::uint32_t number, std:
   return true;
 }
 
+// Renews the `slot_packets` packets of a slot, from `packets` on, that its data, of `bytes`, leaves untouched.
+TUTTI_DEVICE void RenewPackets(std::byte* packets, std::uint32_t number, std::uint64_t bytes,
+                               std::uint32_t slot_packets) {
+  TUTTI_ROLLED
+  for (std::size_t p = (bytes + kPacketData - 1) / kPacketData; p < slot_packets; ++p) {
+    StorePacket(packets + p * kPacketBytes, number, 0);
+  }
+}
+
 }  // namespace tutti::cuda_kernels

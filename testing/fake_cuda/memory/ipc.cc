@@ -99,8 +99,8 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigne
     if (found == imports.by_file.end()) {
       Require(imports.by_file.size() < static_cast<std::size_t>(TheEnvironment().imports), CUDA_ERROR_OUT_OF_MEMORY);
       MayWaitForKernels();
+      found = imports.by_file.emplace(file, Imports::One{Import(exported), 0}).first;
     }
-    if (found == imports.by_file.end()) found = imports.by_file.emplace(file, Imports::One{Import(exported), 0}).first;
     ++found->second.uses;
     *pointer = found->second.address;
   });

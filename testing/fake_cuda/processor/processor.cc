@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "testing/fake_cuda/call.h"
+#include "testing/fake_cuda/processor/fault.h"
 #include "testing/fake_cuda/processor/sockets.h"
 
 extern char** environ;

@@ -12,6 +12,7 @@
 
 #include "executors/cuda/kernels/host_kernel.h"
 #include "testing/fake_cuda/extension.h"
+#include "testing/fake_cuda/processor/fault.h"
 #include "testing/fake_cuda/processor/message.h"
 #include "testing/fake_cuda/processor/sockets.h"
 #include "testing/fake_cuda/stream/grid.h"

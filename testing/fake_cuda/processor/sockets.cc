@@ -1,13 +1,9 @@
 #include "testing/fake_cuda/processor/sockets.h"
 
-#include <execinfo.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -63,13 +59,6 @@ std::size_t ReceiveMessage(int socket, std::span<std::byte> to, int* file) {
     std::memcpy(file, CMSG_DATA(header), sizeof *file);
   }
   return got > 0 ? static_cast<std::size_t>(got) : 0;
-}
-
-void PrintFault(const char* what, const void* address) {
-  dprintf(STDERR_FILENO, "stand-in: %s %p\n", what, address);
-  constexpr int kMostFrames = 64;
-  std::array<void*, kMostFrames> frames{};
-  backtrace_symbols_fd(frames.data(), backtrace(frames.data(), kMostFrames), STDERR_FILENO);
 }
 
 }  // namespace tutti::standin

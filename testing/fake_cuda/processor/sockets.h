@@ -13,7 +13,4 @@ bool SendMessage(int socket, std::span<const std::span<const std::byte>> pieces,
 // Receives one message into `to`; returns its length, 0 if the other side is gone. *file: its descriptor, or -1.
 std::size_t ReceiveMessage(int socket, std::span<std::byte> to, int* file);
 
-// Prints the calling thread's stack and a fault's address to stderr. For signal handlers.
-void PrintFault(const char* what, const void* address);
-
 }  // namespace tutti::standin
