@@ -91,7 +91,7 @@ class Rank {
       mean = (after - before) / batch / aggregate_;
       before = after;
     }
-    return {{"us", microseconds}, {"algorithm", library_.LastAlgorithm()}};
+    return {{"us", microseconds}, {"algorithm", graph_ ? captured_algorithm_ : library_.LastAlgorithm()}};
   }
 
   // Captured at the first request for this number of calls.
@@ -99,7 +99,9 @@ class Rank {
     const auto known = graphs_.find(calls);
     if (known != graphs_.end()) return known->second;
     const std::function<void()> call = aggregate_ == 1 ? call_.run : [this] { RunGroup(); };
-    return graphs_[calls] = library_.Capture({call, call_.finish}, calls);
+    const auto& graph = graphs_[calls] = library_.Capture({call, call_.finish}, calls);
+    captured_algorithm_ = library_.LastAlgorithm();
+    return graph;
   }
 
   // A graph runs once, whatever the number of calls in it.
@@ -140,6 +142,7 @@ class Rank {
   std::optional<TcpProbeServer> tcp_;
   BoundCall call_;                   // points into buffers_, so it is destroyed first
   std::map<int, BoundCall> graphs_;  // by the number of calls; also point into buffers_
+  std::string captured_algorithm_;   // theirs; replays are no calls
 };
 
 // A rank that hangs inside its library cannot read its socket, so a separate thread waits for the hang-up.

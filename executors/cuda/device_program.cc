@@ -70,6 +70,18 @@ std::uint16_t PlaceIn(std::vector<std::uint32_t>& ends, std::uint32_t end) {
   return place;
 }
 
+// The channels of a schedule for one launch differ in nothing but their parts of the blocks. Thread blocks share one
+// channel instead, because memory is faster if all of them work side by side (Share).
+schedule::Schedule Shared(schedule::Schedule schedule) {
+  if (schedule.one_launch) schedule.channels.resize(1);
+  return schedule;
+}
+
+bool HasOneStep(const schedule::Schedule& schedule) {
+  const auto& lanes = schedule.channels.front().lanes;
+  return lanes.size() == 1 && lanes.front().steps.size() == 1;
+}
+
 }  // namespace
 
 // A lane before its table is written.
@@ -109,7 +121,8 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
                              tuttiDataType_t type, tuttiRedOp_t op, const StridedSides& strided,
                              const CallIdentity& identity, const cuda_transport::DeviceFabric& fabric,
                              cuda_transport::DeviceArena& arena, int first_channel)
-    : schedule_(std::move(schedule)),
+    : blocks_of_a_lane_(schedule.one_launch ? static_cast<std::uint32_t>(schedule.channels.size()) : 1),
+      schedule_(Shared(std::move(schedule))),
       extents_(std::move(extents)),
       config_(config),
       binding_(schedule_, extents_, config.chunk_bytes) {
@@ -121,16 +134,16 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
     Throw(tuttiInternalError, "a chunk of {} bytes does not fit into a {} slot of {} bytes on a GPU",
           config_.chunk_bytes, ring::NameOf(config_.protocol), capacity);
   }
-  if (schedule_.one_launch && schedule_.nranks > static_cast<int>(cuda_kernels::kMostLaunchedTogether)) {
-    Throw(tuttiInternalError, "{} ranks in one launch, but the kernel knows the buffers of {}", schedule_.nranks,
-          cuda_kernels::kMostLaunchedTogether);
+  if (schedule_.one_launch && (schedule_.nranks > static_cast<int>(cuda_kernels::kMostLaunchedTogether) ||
+                               !HasOneStep(schedule_) || strided.input != nullptr || strided.output != nullptr)) {
+    Throw(tuttiInternalError, "the kernel cannot run this schedule of {} ranks in one launch", schedule_.nranks);
   }
   Image image{strided, {}};
   for (std::size_t c = 0; c < schedule_.channels.size(); ++c) {
     AddChannel(image, static_cast<int>(c), fabric, first_channel);
   }
   lanes_ = static_cast<std::uint32_t>(image.lanes.size());
-  threads_ = ThreadsFor(config_, strided, image.longest_chunk);
+  threads_ = ThreadsFor(config_, strided, (image.longest_chunk + blocks_of_a_lane_ - 1) / blocks_of_a_lane_);
 
   Pieces tables;
   std::vector<cuda_kernels::DeviceLane> lanes;
@@ -142,6 +155,10 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
                 "the lanes lie right behind the plan");
   pieces.Add(lanes);
   const auto tables_at = pieces.Add(tables.Padded());
+  if (schedule_.one_launch) {
+    if (tables_at != cuda_kernels::kPeerStepAt) Throw(tuttiInternalError, "the plan is not in a row");
+    peer_plan_vectors_ = static_cast<std::uint16_t>(pieces.Padded().size() / cuda_kernels::kVectorBytes);
+  }
   std::vector<schedule::Strided> sides;
   for (const schedule::Strided* const side : {strided.input, strided.output}) {
     if (side != nullptr) sides.push_back(*side);
@@ -172,9 +189,6 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
   plan.element_bytes = static_cast<std::uint8_t>(SizeOf(type));
   plan.protocol = config_.protocol;
   plan.whole_scratch = schedule_.whole_scratch;
-  plan.one_launch = schedule_.one_launch;
-  plan.rank = static_cast<std::uint16_t>(schedule_.rank);
-  plan.nranks = static_cast<std::uint16_t>(schedule_.nranks);
   std::memcpy(pieces.Padded().data(), &plan, sizeof plan);
   arena.Write(memory_, pieces.Padded().data(), pieces.Padded().size());
 }

@@ -42,6 +42,10 @@ class DeviceProgram {
   const schedule::Extents& extents() const { return extents_; }
   const cuda_kernels::DevicePlan* plan() const { return reinterpret_cast<const cuda_kernels::DevicePlan*>(memory_); }
   std::uint32_t lanes() const { return lanes_; }
+  // Thread blocks that run it.
+  std::uint32_t blocks() const { return lanes_ * blocks_of_a_lane_; }
+  // DeviceWork::peer_plan_vectors.
+  std::uint16_t peer_plan_vectors() const { return peer_plan_vectors_; }
   // Threads that a block needs for the data of a chunk.
   std::uint32_t threads() const { return threads_; }
   // Payload that one operation moves between this rank and others.
@@ -64,6 +68,7 @@ class DeviceProgram {
                                    const cuda_transport::DeviceFabric& fabric, int fabric_channel) const;
   Traffic& TrafficWith(const schedule::Operand& slot, const cuda_transport::DeviceFabric& fabric);
 
+  std::uint32_t blocks_of_a_lane_;
   schedule::Schedule schedule_;
   schedule::Extents extents_;
   schedule::ProtocolConfig config_;
@@ -71,6 +76,7 @@ class DeviceProgram {
   std::byte* memory_ = nullptr;  // of the arena
   std::uint32_t lanes_ = 0;
   std::uint32_t threads_ = 0;
+  std::uint16_t peer_plan_vectors_ = 0;
   Traffic on_host_, by_network_;
   std::vector<int> network_peers_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/threads/pause.h"
 #include "executors/host/time_slice.h"
 
 namespace tutti::host {
@@ -42,14 +43,6 @@ constexpr microseconds kLostSlice{500};
 // slice, a sixteenth of the first time. The thread may have moved to another core meanwhile, and share it with a peer.
 constexpr microseconds kKeepsCoreAtFirst{64'000};
 constexpr microseconds kKeepsCoreAtMost{1'000'000};
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 }  // namespace
 

@@ -19,6 +19,11 @@ inline constexpr double kGpuChannelSkewUs = 0.04;
 // ib_write_bw post 2 to 4 million 8-byte messages a second from a core that does nothing else and polls one queue.
 inline constexpr double kProxyMessageUs = 1.0;
 
+// Of a GPU memory's bandwidth on its data sheet, as much read as written: the driver's copy on an H100 reaches 0.89, and
+// so do blocks that work side by side in every buffer (Schedule::one_launch). Blocks with contiguous parts of their own
+// reach 0.74, with 2 sources and 2 destinations (docs/performance.md).
+inline constexpr double kGpuMemorySideBySide = 0.89, kGpuMemoryApart = 0.74;
+
 // A lane is a thread block of one launch. By protocol (slot.h): line is 8-byte words of 4 data bytes and a flag;
 // inline is 128-byte lines of 120 data bytes and a flag; bulk is a flag after the data.
 inline constexpr std::array<double, ring::kProtocols> kGpuProtocolEfficiency = {4.0 / 8, 120.0 / 128, 1};

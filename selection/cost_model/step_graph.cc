@@ -8,6 +8,7 @@
 
 #include "algorithms/builders/steps.h"
 #include "algorithms/schedule/binding.h"
+#include "selection/cost_model/machine_constants.h"
 
 namespace tutti::cost_model {
 namespace {
@@ -351,17 +352,17 @@ class Builder {
   }
   void CrossMemory(int member, const schedule::Step& step) {
     const int rank = RankOf(member);
-    for (int slot = 0; slot < SlotsOf(step); ++slot) Cross(rank, rank);
+    for (int slot = 0; slot < SlotsOf(step); ++slot) Cross(rank, rank, kGpuMemoryApart / kGpuMemorySideBySide);
   }
 
   // A step that writes across one link several times shares the link with itself.
-  void Cross(int from, int to) {
+  void Cross(int from, int to, double times = 1) {
     const auto& way = graph_.ways[WayBetween(from, to)];
     if (way.network || way.us_per_byte == 0) return;
     for (const int resource : machine_.RouteOf(from, to, 0).resources) {
       const auto found = std::find_if(crossed_.begin(), crossed_.end(),
                                       [resource](const auto& each) { return each.first == resource; });
-      const double us = UsPerByte(machine_.resource(resource).bandwidth);
+      const double us = times * UsPerByte(machine_.resource(resource).bandwidth);
       if (found != crossed_.end()) {
         found->second += us;
       } else {

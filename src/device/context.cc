@@ -320,6 +320,7 @@ cuda_kernels::DeviceWork DeviceContext::WorkOf(const plan::Operation& operation,
     work.output = barrier_.data() + kBarrierPart;
   }
   work.scaled = operation.scaled;
+  work.peer_plan_vectors = plan.program.peer_plan_vectors();
   const void* const source = operation.scalar_source;
   host_kernels::Scalar scalar = operation.scalar;
   if (source != nullptr && memory::DeviceReads(*device_, source)) {
@@ -385,7 +386,7 @@ DevicePart DeviceContext::Prepare(std::span<const plan::Operation* const> operat
       Throw(tuttiInvalidUsage, "the call needs {} lanes, but a GPU allows {}", plan.program.lanes(), kMostLanes);
     }
     queue->works.push_back(WorkOf(*operation, plan));
-    queue->blocks.push_back(plan.program.lanes());
+    queue->blocks.push_back(plan.program.blocks());
     queue->alone.push_back(plan.program.schedule().one_launch);
     queue->threads = std::max(queue->threads, plan.program.threads());
     ++plan.operations;

@@ -1,7 +1,11 @@
 #include "src/device/launch_group.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <set>
+
+#include "base/threads/pause.h"
 
 namespace tutti::device {
 namespace {
@@ -12,6 +16,28 @@ using Clock = std::chrono::steady_clock;
 // still bring it.
 constexpr std::chrono::seconds kPatienceWithOwnThread{10};
 constexpr std::chrono::milliseconds kLookEvery{20};
+// To wake a thread takes some ten microseconds, as long as eight ranks' launch. Ranks that call at about the same time
+// do not sleep.
+constexpr std::chrono::microseconds kSoon{100};
+// Then others may need the core. Until then a waiting thread only pauses, because system calls slow down the thread
+// that launches if it shares a physical core.
+constexpr std::chrono::microseconds kPausesFor{20};
+
+// Whether done() becomes true within kSoon.
+template <typename Done>
+bool ComesSoon(Done&& done) {
+  const auto begun = Clock::now();
+  while (!done()) {
+    const auto waited = Clock::now() - begun;
+    if (waited > kSoon) return false;
+    if (waited > kPausesFor) {
+      sched_yield();
+    } else {
+      Pause();
+    }
+  }
+  return true;
+}
 
 std::uint32_t MostBlocks(const DeviceCalls& calls, std::size_t works) {
   std::uint32_t most = 0;
@@ -41,6 +67,33 @@ const DeviceCalls* Counterpart(const DevicePart& part, int rank, const DeviceCal
   return nullptr;
 }
 
+// Where a stream is in a capture, if it is captured.
+struct CapturePlace {
+  std::optional<std::uint64_t> capture;
+  std::vector<cuda_transport::CuGraphNode> nodes;  // that its next work comes after
+};
+
+CapturePlace PlaceOf(const cuda_transport::CudaDriver& driver, cuda_transport::CuStream stream) {
+  int status = 0;
+  std::uint64_t id = 0;
+  const cuda_transport::CuGraphNode* nodes = nullptr;
+  std::size_t count = 0;
+  const auto result = driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, &nodes, &count);
+  if (result == cuda_transport::kCuErrorInvalidHandle) {
+    Throw(tuttiInvalidArgument, "stream {} is not a CUDA stream; was it destroyed?", static_cast<void*>(stream));
+  }
+  driver.Check(result, "cuStreamGetCaptureInfo");
+  if (status != cuda_transport::kCuCaptureActive) return {};
+  return {id, {nodes, nodes + count}};
+}
+
+void PlaceAfter(const cuda_transport::CudaDriver& driver, cuda_transport::CuStream stream,
+                std::vector<cuda_transport::CuGraphNode> nodes) {
+  driver.Check(driver.cuStreamUpdateCaptureDependencies(stream, nodes.data(), nodes.size(),
+                                                        cuda_transport::kCuSetCaptureDependencies),
+               "cuStreamUpdateCaptureDependencies");
+}
+
 }  // namespace
 
 // The inputs of one launch.
@@ -51,6 +104,7 @@ struct LaunchGroup::Bundle {
   std::vector<cuda_transport::DeviceArena*> plans;
   std::uint32_t blocks = 0;
   std::uint32_t threads = 0;
+  std::uint32_t collectives = 0;  // queues of them, which are the first
   bool per_thread_elsewhere = false;  // one of them is another thread's own default stream
 
   void AddStream(cuda_transport::CuStream stream) {
@@ -65,6 +119,7 @@ struct LaunchGroup::Bundle {
       queues.push_back({calls.rank, calls.queue, calls.lanes, blocks, most, static_cast<std::uint32_t>(works.size()),
                         static_cast<std::uint32_t>(taken)});
       blocks += most;
+      if (collectives) ++this->collectives;
       threads = std::max(threads, calls.threads);
       const auto count = static_cast<std::ptrdiff_t>(taken);
       works.insert(works.end(), calls.works.begin(), calls.works.begin() + count);
@@ -82,26 +137,31 @@ LaunchGroup::LaunchGroup(std::vector<int> members, std::shared_ptr<const cuda::K
       device_(kernels_->device()),
       pinned_(device_),
       arrived_(device_.driver(), device_.context()),
-      launched_(device_.driver(), device_.context()),
-      captured_(device_.driver(), device_.context()) {}
+      launched_(device_.driver(), device_.context()) {}
 
 // The largest subset of the deposited ranks that can run without any other rank of the launch group.
 std::vector<int> LaunchGroup::Ready() const {
+  // The usual case: collectives, which need every rank.
+  const bool only_collectives = std::all_of(deposits_.begin(), deposits_.end(), [](const auto& deposit) {
+    const auto& queues = deposit.second.part->queues;
+    return queues.size() == 1 && queues.front().peer < 0;
+  });
+  if (only_collectives) return deposits_.size() < members_.size() ? std::vector<int>() : members_;
   std::set<int> ready;
   for (const auto& [rank, deposit] : deposits_) ready.insert(rank);
   const auto lacks = [&](int rank) {
-    for (const auto& calls : deposits_.at(rank).part.queues) {
+    for (const auto& calls : deposits_.at(rank).part->queues) {
       const auto waits_for = [&](int other) {
         return other != rank && std::find(members_.begin(), members_.end(), other) != members_.end();
       };
       if (calls.peer < 0) {
         for (const int other : members_) {
           if (!waits_for(other)) continue;
-          if (ready.count(other) == 0 || Collectives(deposits_.at(other).part) == nullptr) return true;
+          if (ready.count(other) == 0 || Collectives(*deposits_.at(other).part) == nullptr) return true;
         }
       } else if (waits_for(calls.peer)) {
         const auto* theirs =
-            ready.count(calls.peer) == 0 ? nullptr : Counterpart(deposits_.at(calls.peer).part, rank, calls);
+            ready.count(calls.peer) == 0 ? nullptr : Counterpart(*deposits_.at(calls.peer).part, rank, calls);
         if (theirs == nullptr || theirs->works.size() != calls.works.size()) return true;
       }
     }
@@ -115,11 +175,35 @@ std::vector<int> LaunchGroup::Ready() const {
   return {ready.begin(), ready.end()};
 }
 
-std::optional<Error> LaunchGroup::LaunchReady(const std::vector<int>& ranks) {
+// Launches what the ranks have brought and settles the outcomes. REQUIRES: Ready() returned them.
+void LaunchGroup::LaunchReady(const std::vector<int>& ranks) {
+  const auto failure = LaunchTogether(ranks);
+  for (const int rank : ranks) {
+    const auto found = deposits_.find(rank);
+    if (found == deposits_.end()) continue;  // withdrawn with another rank of its thread
+    Outcome& outcome = *found->second.outcome;
+    if (failure) {
+      Withdraw(outcome);
+      outcome.failure = failure;
+    } else {
+      if (!found->second.part->queues.empty()) continue;
+      deposits_.erase(found);
+      if (--outcome.left > 0) continue;
+    }
+    outcome.settled.store(true, std::memory_order_release);  // its thread may return now: the last access
+  }
+  changed_.notify_all();
+}
+
+void LaunchGroup::Withdraw(const Outcome& outcome) {
+  std::erase_if(deposits_, [&](const auto& deposit) { return deposit.second.outcome == &outcome; });
+}
+
+std::optional<Error> LaunchGroup::LaunchTogether(const std::vector<int>& ranks) {
   // Ranks may bring the same collectives in groups of different length: runs as many as all have brought.
   std::size_t together = SIZE_MAX;
   for (const int rank : ranks) {
-    const auto* collectives = Collectives(deposits_.at(rank).part);
+    const auto* collectives = Collectives(*deposits_.at(rank).part);
     if (collectives != nullptr) together = std::min(together, CollectivesOfOneLaunch(*collectives));
   }
   Bundle bundle;
@@ -127,17 +211,17 @@ std::optional<Error> LaunchGroup::LaunchReady(const std::vector<int>& ranks) {
     const auto& deposit = deposits_.at(rank);
     bundle.per_thread_elsewhere =
         bundle.per_thread_elsewhere ||
-        (deposit.thread != std::this_thread::get_id() && deposit.part.HasStream(cuda_transport::kCuStreamPerThread));
-    bundle.AddStream(deposit.part.stream);
+        (deposit.thread != std::this_thread::get_id() && deposit.part->HasStream(cuda_transport::kCuStreamPerThread));
+    bundle.AddStream(deposit.part->stream);
   }
   for (const int rank : ranks) {
-    const auto& part = deposits_.at(rank).part;
+    const auto& part = *deposits_.at(rank).part;
     for (const auto stream : part.other_streams) bundle.AddStream(stream);
     bundle.plans.push_back(part.plans);
   }
   // Collectives first: their steps may name the buffers of other ranks, which are then easy to find.
   for (const bool collectives : {true, false}) {
-    for (const int rank : ranks) bundle.Take(deposits_.at(rank).part, collectives, together);
+    for (const int rank : ranks) bundle.Take(*deposits_.at(rank).part, collectives, together);
   }
   try {
     if (bundle.per_thread_elsewhere) {
@@ -159,52 +243,63 @@ std::optional<Error> LaunchGroup::LaunchReady(const std::vector<int>& ranks) {
   }
 }
 
+// Operations of one communicator run in order, whatever their streams.
 void LaunchGroup::Enqueue(const Bundle& bundle) {
   const auto& driver = device_.driver();
   const cuda_transport::CurrentDevice current(driver, device_.context());
-  const auto capture_of = [&](cuda_transport::CuStream stream) {
-    int status = 0;
-    std::uint64_t id = 0;
-    const auto result = driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr);
-    if (result == cuda_transport::kCuErrorInvalidHandle) {
-      Throw(tuttiInvalidArgument, "stream {} is not a CUDA stream; was it destroyed?", static_cast<void*>(stream));
-    }
-    driver.Check(result, "cuStreamGetCaptureInfo");
-    return status == cuda_transport::kCuCaptureActive ? std::optional(id) : std::nullopt;
-  };
   const cuda_transport::CuStream leader = bundle.streams.front();
-  const auto capture = capture_of(leader);
+  const auto capture = PlaceOf(driver, leader).capture;
   for (const auto stream : bundle.streams) {
-    if (capture_of(stream) == capture) continue;
+    if (stream == leader || PlaceOf(driver, stream).capture == capture) continue;
     Throw(
         tuttiInvalidUsage,
         "ranks that share device {} are launched together, but their streams are not captured into one graph: capture "
         "them in one thread, in one group, or not at all",
         device_.ordinal());
   }
-  // Operations of one communicator run in order, whatever the streams, also in a graph that forks. The user orders a
-  // graph against everything else.
-  if (!capture) {
-    launched_.Block(leader);
-  } else if (last_capture_ == capture) {
-    captured_.Block(leader);
-  }
+  if (capture) return EnqueueCaptured(bundle, *capture);
+  launched_.Block(leader);
   for (const auto stream : bundle.streams) {
     if (stream == leader) continue;
     arrived_.Record(stream);
     arrived_.Block(leader);
   }
-  for (auto* const plans : bundle.plans) plans->Precede(leader, capture.has_value());
-  const cuda_kernels::DeviceLaunch launch = pinned_.Write(bundle.queues, bundle.works);
-  kernels_->Launch(launch, bundle.blocks, bundle.threads, leader);
-  pinned_.Enqueued(leader, capture.has_value());
-  // In a graph the event belongs to the graph; launched_ must remain an event that can be waited for outside.
-  cuda_transport::CudaEvent& after = capture ? captured_ : launched_;
-  after.Record(leader);
+  LaunchBundle(bundle, false);
+  launched_.Record(leader);
   for (const auto stream : bundle.streams) {
-    if (stream != leader) after.Block(stream);
+    if (stream != leader) launched_.Block(stream);
   }
-  if (capture) last_capture_ = capture;
+}
+
+// Names the nodes of the graph that the launch comes after, each once, and puts all streams right behind it. Events
+// would leave every earlier launch among the nodes that a stream's next work comes after: on an H100, a graph whose
+// launches each have an edge from all earlier ones takes 2 us more for each (docs/performance.md). The user orders a
+// graph against everything else.
+void LaunchGroup::EnqueueCaptured(const Bundle& bundle, std::uint64_t capture) {
+  const auto& driver = device_.driver();
+  const cuda_transport::CuStream leader = bundle.streams.front();
+  std::set<cuda_transport::CuGraphNode> before;
+  for (const auto stream : bundle.streams) {
+    const auto place = PlaceOf(driver, stream);
+    before.insert(place.nodes.begin(), place.nodes.end());
+  }
+  if (last_capture_ == capture) before.insert(last_captured_);
+  if (before.size() != PlaceOf(driver, leader).nodes.size()) PlaceAfter(driver, leader, {before.begin(), before.end()});
+  LaunchBundle(bundle, true);
+  const auto launched = PlaceOf(driver, leader).nodes;
+  for (const auto stream : bundle.streams) {
+    if (stream != leader) PlaceAfter(driver, stream, launched);
+  }
+  last_capture_ = capture;
+  last_captured_ = launched.front();
+}
+
+void LaunchGroup::LaunchBundle(const Bundle& bundle, bool captured) {
+  const cuda_transport::CuStream leader = bundle.streams.front();
+  for (auto* const plans : bundle.plans) plans->Precede(leader, captured);
+  const cuda_kernels::DeviceLaunch launch = pinned_.Write(bundle.queues, bundle.works, bundle.collectives);
+  kernels_->Launch(launch, bundle.blocks, bundle.threads, leader);
+  pinned_.Enqueued(leader, captured);
 }
 
 std::optional<Error> LaunchGroup::Missing(int rank, Clock::duration waited, std::chrono::milliseconds timeout) const {
@@ -222,53 +317,41 @@ std::optional<Error> LaunchGroup::Missing(int rank, Clock::duration waited, std:
   return std::nullopt;
 }
 
+// The others hold the lock for some microseconds, less than a sleep and a wake-up take.
+void LaunchGroup::AwaitTurn() {
+  if (!ComesSoon([&] { return mutex_.try_lock(); })) mutex_.lock();
+}
+
 std::optional<Error> LaunchGroup::Launch(std::vector<DevicePart> parts, std::chrono::milliseconds timeout,
                                          const Check& check) {
-  std::unique_lock lock(mutex_);
-  std::vector<int> ranks;
-  const auto ticket = next_ticket_++;
+  Outcome outcome{.left = parts.size(), .failure = {}};
+  const int first = parts.front().rank;
+  AwaitTurn();
+  std::unique_lock lock(mutex_, std::adopt_lock);
   for (auto& part : parts) {
-    ranks.push_back(part.rank);
-    last_thread_[part.rank] = std::this_thread::get_id();
-    deposits_[part.rank] = {std::move(part), ticket, std::this_thread::get_id()};
+    const int rank = part.rank;
+    last_thread_[rank] = std::this_thread::get_id();
+    deposits_[rank] = {&part, &outcome, std::this_thread::get_id()};
   }
-  const auto launched = [&] {
-    return failures_.count(ticket) != 0 || std::none_of(ranks.begin(), ranks.end(), [&](int rank) {
-             const auto found = deposits_.find(rank);
-             return found != deposits_.end() && found->second.ticket == ticket;
-           });
-  };
-  const auto give_up = [&](const Error& error) {
-    for (const int rank : ranks) deposits_.erase(rank);
-    changed_.notify_all();
-    return error;
-  };
+  for (auto ready = Ready(); !ready.empty(); ready = Ready()) LaunchReady(ready);
+  lock.unlock();
+
   const auto started = Clock::now();
-  while (!launched()) {
-    const auto ready = Ready();
-    if (!ready.empty()) {
-      const auto failure = LaunchReady(ready);
-      for (const int rank : ready) {
-        const auto& deposit = deposits_.at(rank);
-        if (failure) failures_.emplace(deposit.ticket, *failure);
-        if (failure || deposit.part.queues.empty()) deposits_.erase(rank);
-      }
-      changed_.notify_all();
-      continue;
-    }
+  const auto settled = [&] { return outcome.settled.load(std::memory_order_acquire); };
+  if (ComesSoon(settled)) return std::move(outcome.failure);
+  lock.lock();
+  while (!settled()) {
     if (changed_.wait_for(lock, kLookEvery) == std::cv_status::no_timeout) continue;
     lock.unlock();
-    const auto reason = check();
+    auto reason = check();
     lock.lock();
-    if (launched()) break;
-    if (reason) return give_up(*reason);
-    if (const auto missing = Missing(ranks.front(), Clock::now() - started, timeout)) return give_up(*missing);
+    if (settled()) break;
+    if (!reason) reason = Missing(first, Clock::now() - started, timeout);
+    if (!reason) continue;
+    Withdraw(outcome);
+    return reason;
   }
-  const auto failed = failures_.find(ticket);
-  if (failed == failures_.end()) return std::nullopt;
-  const Error error = failed->second;
-  failures_.erase(failed);
-  return error;
+  return std::move(outcome.failure);
 }
 
 bool LaunchGroup::AwaitIdle(std::chrono::milliseconds most) {

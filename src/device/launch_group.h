@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -70,16 +71,27 @@ class LaunchGroup {
   bool AwaitIdle(std::chrono::milliseconds most);
 
  private:
+  // What becomes of one thread's parts; on its stack while it waits in Launch().
+  struct Outcome {
+    std::size_t left;  // parts; guarded by mutex_, like the failure until `settled`
+    std::optional<Error> failure;
+    std::atomic<bool> settled{false};  // all are launched, or there is a failure
+  };
   struct Deposit {
-    DevicePart part;
-    std::uint64_t ticket;
+    DevicePart* part;  // like the outcome, its thread's
+    Outcome* outcome;
     std::thread::id thread;
   };
   struct Bundle;
 
+  void AwaitTurn();
   std::vector<int> Ready() const;
-  std::optional<Error> LaunchReady(const std::vector<int>& ranks);
+  void LaunchReady(const std::vector<int>& ranks);
+  std::optional<Error> LaunchTogether(const std::vector<int>& ranks);
+  void Withdraw(const Outcome& outcome);
   void Enqueue(const Bundle& bundle);
+  void EnqueueCaptured(const Bundle& bundle, std::uint64_t capture);
+  void LaunchBundle(const Bundle& bundle, bool captured);
   std::optional<Error> Missing(int rank, std::chrono::steady_clock::duration waited,
                                std::chrono::milliseconds timeout) const;
 
@@ -91,13 +103,11 @@ class LaunchGroup {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<int, Deposit> deposits_;             // by rank
-  std::map<std::uint64_t, Error> failures_;     // by ticket
   std::map<int, std::thread::id> last_thread_;  // the thread of a rank's latest calls
-  std::uint64_t next_ticket_ = 1;
-  cuda_transport::CudaEvent arrived_;          // recorded on each other stream in turn
-  cuda_transport::CudaEvent launched_;         // after the last launch that was not captured
-  cuda_transport::CudaEvent captured_;         // after the last captured one, ...
-  std::optional<std::uint64_t> last_capture_;  // ... and its capture
+  cuda_transport::CudaEvent arrived_;           // recorded on each other stream in turn
+  cuda_transport::CudaEvent launched_;          // after the last launch that was not captured
+  std::optional<std::uint64_t> last_capture_;   // of the last captured launch, ...
+  cuda_transport::CuGraphNode last_captured_ = nullptr;  // ... and its node
 };
 
 }  // namespace tutti::device

@@ -48,9 +48,15 @@ std::size_t PinnedWorks::Take(std::size_t bytes) {
 }
 
 cuda_kernels::DeviceLaunch PinnedWorks::Write(const std::vector<cuda_kernels::DeviceWorkQueue>& queues,
-                                              const std::vector<cuda_kernels::DeviceWork>& works) {
+                                              const std::vector<cuda_kernels::DeviceWork>& works,
+                                              std::uint32_t collectives) {
   cuda_kernels::DeviceLaunch launch{};
   launch.queue_count = static_cast<std::uint32_t>(queues.size());
+  launch.collectives = collectives;
+  const std::uint32_t blocks = queues.front().blocks;
+  const bool alike = std::all_of(queues.begin(), queues.end(),
+                                 [&](const cuda_kernels::DeviceWorkQueue& queue) { return queue.blocks == blocks; });
+  launch.blocks_each = alike ? blocks : 0;
   written_.reset();
   if (queues.size() <= cuda_kernels::kInlineQueues && works.size() <= cuda_kernels::kInlineWorks) {
     std::copy(queues.begin(), queues.end(), launch.queues);

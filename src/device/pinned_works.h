@@ -26,7 +26,7 @@ class PinnedWorks {
 
   // A launch's queues and works, as its kernel reads them.
   cuda_kernels::DeviceLaunch Write(const std::vector<cuda_kernels::DeviceWorkQueue>& queues,
-                                   const std::vector<cuda_kernels::DeviceWork>& works);
+                                   const std::vector<cuda_kernels::DeviceWork>& works, std::uint32_t collectives);
   // Records that the launch written last has been enqueued on this stream.
   void Enqueued(cuda_transport::CuStream stream, bool captured);
 

@@ -90,7 +90,9 @@ struct Loaded {
     bind(driver.cuStreamDestroy, "cuStreamDestroy_v2");
     bind(driver.cuStreamSynchronize, "cuStreamSynchronize");
     bind(driver.cuStreamWaitEvent, "cuStreamWaitEvent");
+    // Without the edges' kinds, which matter to programs of dependent launches only.
     bind(driver.cuStreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2");
+    bind(driver.cuStreamUpdateCaptureDependencies, "cuStreamUpdateCaptureDependencies");
     bind(driver.cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode");
     bind(driver.cuEventCreate, "cuEventCreate");
     bind(driver.cuEventDestroy, "cuEventDestroy_v2");

@@ -19,6 +19,7 @@ using CuStream = struct CUstream_st*;  // a cudaStream_t is the same
 using CuEvent = struct CUevent_st*;
 using CuModule = struct CUmod_st*;
 using CuFunction = struct CUfunc_st*;
+using CuGraphNode = struct CUgraphNode_st*;
 using CuPointer = std::uint64_t;
 struct CuIpcHandle {
   char bytes[64];
@@ -52,6 +53,7 @@ inline constexpr unsigned kCuHostAllocPortable = 1, kCuHostAllocDeviceMap = 2;
 inline constexpr unsigned kCuIpcLazyPeerAccess = 1;
 inline constexpr int kCuCaptureActive = 1;       // CUstreamCaptureStatus
 inline constexpr int kCuCaptureModeRelaxed = 2;  // CUstreamCaptureMode
+inline constexpr unsigned kCuSetCaptureDependencies = 1;
 
 struct CudaDriver {
   CuResult (*cuInit)(unsigned flags);
@@ -101,7 +103,8 @@ struct CudaDriver {
   CuResult (*cuStreamSynchronize)(CuStream stream);
   CuResult (*cuStreamWaitEvent)(CuStream stream, CuEvent event, unsigned flags);
   CuResult (*cuStreamGetCaptureInfo)(CuStream stream, int* status, std::uint64_t* id, void* graph,
-                                     const void* dependencies, std::size_t* count);
+                                     const CuGraphNode** nodes, std::size_t* count);
+  CuResult (*cuStreamUpdateCaptureDependencies)(CuStream stream, CuGraphNode* nodes, std::size_t count, unsigned flags);
   CuResult (*cuThreadExchangeStreamCaptureMode)(int* mode);
   CuResult (*cuEventCreate)(CuEvent* event, unsigned flags);
   CuResult (*cuEventDestroy)(CuEvent event);

@@ -15,7 +15,7 @@ inline constexpr std::uint32_t kInFlight = std::is_same_v<Layout, Dense> ? kCopi
 
 template <typename Layout, typename Unit>
 TUTTI_DEVICE void CopyUnits(const Move& move, const Units& units) {
-  ForEachBatch<Unit, kInFlight<Layout>>(units, [&](const auto& batch) {
+  ForEachBatch<Unit, kInFlight<Layout>>(units, move.share, [&](const auto& batch) {
     Unit values[kInFlight<Layout>];
     batch.Load(Layout::Source(move, 0), values);
     TUTTI_ROLLED

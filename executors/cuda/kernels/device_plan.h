@@ -83,11 +83,16 @@ struct alignas(kTableAlignment) DevicePlan {
   std::uint8_t element_bytes;
   ring::Protocol protocol;
   bool whole_scratch;
-  bool one_launch;  // steps may name the buffers of `nranks` ranks, of which this is number `rank`
-  std::uint16_t rank, nranks;
 };
-// The most ranks of one launch whose steps name each other's buffers.
-inline constexpr std::uint32_t kMostLaunchedTogether = 64;
+
+// A plan whose step names other ranks' buffers (peer_memory.h) has one lane of one step, and all of it in a row: plan,
+// lane, step, operands.
+inline constexpr std::uint32_t kMostLaunchedTogether = 64;  // ranks
+inline constexpr std::size_t kPeerStepAt =
+    sizeof(DevicePlan) + (sizeof(DeviceLane) + kTableAlignment - 1) / kTableAlignment * kTableAlignment;
+inline constexpr std::size_t kPeerOperandsAt = kPeerStepAt + sizeof(DeviceStep);
+inline constexpr std::uint32_t kPeerPlanVectors =
+    kPeerOperandsAt / kTableAlignment + 2 * kMostLaunchedTogether * sizeof(DeviceOperand) / kTableAlignment;
 
 // A GPU's reports to the host, in pinned memory. A checksum validates each entry, because ordering the stores would
 // cost a trip over PCIe.
@@ -158,6 +163,7 @@ struct DeviceWork {
   std::uint16_t input_window, output_window;
   std::uint8_t input_kind, output_kind;  // SlotKind
   bool scaled;
+  std::uint16_t peer_plan_vectors;  // of a plan whose step names other ranks' buffers; 0: of other plans
 };
 
 // The collectives of a launch come first, in the order of the ranks.
@@ -176,6 +182,8 @@ struct DeviceLaunch {
   const DeviceWorkQueue* more_queues;  // if not null, instead of the ones below
   const DeviceWork* more_works;
   std::uint32_t queue_count;  // 0: nothing to do
+  std::uint32_t collectives;  // of the queues: one for each rank
+  std::uint32_t blocks_each;  // of every queue; 0: they differ
   DeviceWorkQueue queues[kInlineQueues];
   DeviceWork works[kInlineWorks];
 };

@@ -14,6 +14,7 @@
 
 #include "executors/cuda/kernels/fill.h"
 #include "executors/cuda/kernels/move.h"
+#include "executors/cuda/kernels/peer_memory.h"
 #include "executors/cuda/kernels/tell.h"
 
 namespace tutti::cuda_kernels {
@@ -24,6 +25,7 @@ inline constexpr std::uint32_t kMostOperands = schedule::kMaxReads + schedule::k
 struct BlockState {
   Move move;
   LaneCache lane;
+  PeerState peers;
   std::uint64_t scalar;
   // Slot numbers by operand: of this step, and of the one before, which is still being published.
   std::uint32_t numbers[2][kMostOperands];
@@ -107,12 +109,8 @@ class LaneRun {
     std::byte* base;
     switch (operand.kind) {
       // Never written through: the schedule's inputs are only read.
-      case schedule::OperandKind::input:
-        base = const_cast<std::byte*>(operand.end == kOwnMemory ? work_.input : Buffers(operand).input);
-        break;
-      case schedule::OperandKind::output:
-        base = operand.end == kOwnMemory ? work_.output : Buffers(operand).output;
-        break;
+      case schedule::OperandKind::input: base = const_cast<std::byte*>(work_.input); break;
+      case schedule::OperandKind::output: base = work_.output; break;
       default: base = plan_.scratch + lane_.channel * plan_.scratch_bytes; done = plan_.whole_scratch ? done : 0;
     }
     if (step.strided) {
@@ -171,6 +169,7 @@ class LaneRun {
       move.staging = plan_.staging + shared_.lane.index * plan_.staged * kStagedBytes;
       move.stop = &Rank().stop;
       move.abort = shared_.lane.abort;
+      move.share = {};
       move.source_count = step.reads;
       move.destination_count = FirstDestination(step, step.writes, reference);
     }
@@ -373,9 +372,6 @@ class LaneRun {
     return !SyncOr(!drained);
   }
 
-  TUTTI_DEVICE const LaneCache::Buffers& Buffers(const DeviceOperand& operand) const {
-    return shared_.lane.buffers[operand.end];
-  }
   // All in shared memory, so that none of it takes registers while data moves.
   TUTTI_DEVICE DeviceRank& Rank() const { return *shared_.lane.rank; }
   TUTTI_DEVICE std::uint64_t Sequence() const { return shared_.lane.sequence; }

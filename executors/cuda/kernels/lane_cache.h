@@ -38,13 +38,8 @@ struct LaneCache {
   std::uint64_t sequence;   // of the operation
   std::uint32_t index;      // the lane
   bool ends_cached, readers_cached;
-  struct Buffers {
-    const std::byte* input;
-    std::byte* output;
-  };
-  Buffers buffers[kMostLaunchedTogether];  // of each rank, where steps name them
-  std::uint64_t before;                    // operations that the queue had done when the launch began
-  std::uint64_t digest;                    // of the queue's operations up to this one; only thread 0 writes it
+  std::uint64_t before;  // operations that the queue had done when the launch began
+  std::uint64_t digest;  // of the queue's operations up to this one; only thread 0 writes it
   // Copied from the rank.
   const DeviceWindow* windows;
   const std::uint32_t* abort;

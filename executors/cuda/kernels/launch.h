@@ -25,6 +25,18 @@ TUTTI_DEVICE bool AwaitOthers(const DeviceWorkQueue& queue, std::uint32_t done) 
 // (LaneRun::Position). Zero satisfies no wait, because every wait is for at least one step.
 inline constexpr std::uint64_t kProgressPeriod = std::uint64_t{1} << 30;
 
+// Records the launch's operations as done. One thread of the queue's last block calls it.
+TUTTI_DEVICE void Finish(const DeviceWorkQueue& queue, std::uint64_t sequence, std::uint64_t digest) {
+  DeviceQueue& state = *queue.queue;
+  if ((sequence - queue.works) / kProgressPeriod != sequence / kProgressPeriod) {
+    TUTTI_ROLLED
+    for (std::uint64_t lane = 0; lane < state.lanes; ++lane) queue.lanes[lane] = 0;
+  }
+  state.sequence = sequence;
+  StoreRelaxed(&state.digest, digest);  // other ranks may look (peer_memory.h)
+  StoreRelaxed(queue.rank->done + (queue.queue - queue.rank->queues), sequence);
+}
+
 // The last block of a queue resets the queue's state for the next launch. `ok`: this block was not stopped, and
 // `sequence` and `digest` are those of the last operation.
 TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, bool ok, std::uint64_t sequence = 0, std::uint64_t digest = 0) {
@@ -41,47 +53,12 @@ TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, bool ok, std::uint64_t seq
     StoreRelaxed(&queue.rank->halted, std::uint32_t{1});
     return;
   }
-  if (state.sequence / kProgressPeriod != sequence / kProgressPeriod) {
-    TUTTI_ROLLED
-    for (std::uint64_t lane = 0; lane < state.lanes; ++lane) queue.lanes[lane] = 0;
-  }
-  state.sequence = sequence;
-  StoreRelaxed(&state.digest, digest);  // other ranks may look (SeeBuffers)
-  StoreRelaxed(queue.rank->done + (queue.queue - queue.rank->queues), sequence);
-}
-
-// An entry of the launch, by value: through a pointer to either array, the compiler would read parameters as if they
-// were memory.
-template <typename T>
-TUTTI_DEVICE T EntryOf(const T* more, const T* inlined, std::uint32_t i) {
-  if (more != nullptr) return more[i];
-  return inlined[i];
-}
-
-// Records the buffers of all ranks, whose collectives the launch has first, each alone in its queue. All threads call it,
-// with the operation's plan in shared memory. False if a rank has called something else, now or before, which no slot
-// would tell, or has stopped.
-TUTTI_DEVICE bool SeeBuffers(const DeviceLaunch& launch, LaneCache& lane) {
-  const DevicePlan& plan = lane.plan;
-  const std::uint64_t before = LoadRelaxed(&EntryOf(launch.more_queues, launch.queues, plan.rank).queue->digest);
-  bool alike = true;
-  TUTTI_ROLLED
-  for (std::uint32_t r = ThreadIndex(); r < plan.nranks; r += ThreadCount()) {
-    const DeviceWork work = EntryOf(launch.more_works, launch.works, r);
-    const DeviceWorkQueue queue = EntryOf(launch.more_queues, launch.queues, r);
-    lane.buffers[r] = {work.input, work.output};
-    // A rank that has ended already has this operation in its digest, too.
-    const std::uint64_t theirs = LoadRelaxed(&queue.queue->digest);
-    if (work.plan->signature != plan.signature || (theirs != before && theirs != lane.digest)) {
-      alike = TellFault(*lane.rank, DeviceFaultKind::foreign, static_cast<std::int32_t>(r), 0, 0);
-    }
-    if (LoadRelaxed(&queue.rank->stop) != 0) alike = false;
-  }
-  return !SyncOr(!alike);
+  Finish(queue, sequence, digest);
 }
 
 // The queue that this block belongs to. All threads call it; `found` is in shared memory.
 TUTTI_DEVICE DeviceWorkQueue QueueOf(const DeviceLaunch& launch, std::uint32_t& found) {
+  if (launch.blocks_each != 0) return EntryOf(launch.more_queues, launch.queues, BlockIndex() / launch.blocks_each);
   if (launch.more_queues == nullptr) {  // parameters: cheap to read one after the other
     std::uint32_t q = 0;
     while (q + 1 < launch.queue_count && BlockIndex() >= launch.queues[q + 1].first_block) ++q;
@@ -97,11 +74,27 @@ TUTTI_DEVICE DeviceWorkQueue QueueOf(const DeviceLaunch& launch, std::uint32_t& 
   return launch.more_queues[found];
 }
 
+// Runs one block of a queue whose operation names other ranks' buffers, which is alone in it.
+TUTTI_DEVICE void RunPeerMemory(const DeviceLaunch& launch, const DeviceWorkQueue& queue, const DeviceWork& work,
+                                BlockState& shared) {
+  PeerState& peers = shared.peers;
+  if (!FetchPeers(launch, queue, work, peers)) {
+    TellPeers(peers);
+    return Leave(queue, false);
+  }
+  MovePeers(peers, shared.move);
+  // A queue that had failed before was stopped above.
+  if (peers.queue.blocks > 1) return Leave(peers.queue, true, peers.sequence, peers.digest);
+  if (ThreadIndex() == 0) Finish(peers.queue, peers.sequence, peers.digest);
+}
+
 // Runs one block of a launch.
 TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
   if (launch.queue_count == 0) return;
   const DeviceWorkQueue queue = QueueOf(launch, shared.queue);
   const std::uint32_t lane = BlockIndex() - queue.first_block;
+  const DeviceWork first = EntryOf(launch.more_works, launch.works, queue.first_work);
+  if (first.peer_plan_vectors != 0) return RunPeerMemory(launch, queue, first, shared);
   // The last thread reports, because the first ones have more to fetch. A rank whose earlier launch was stopped reports
   // nothing more: the operation at which it stopped is its last.
   const bool tells = lane == 0 && ThreadIndex() == ThreadCount() - 1 && LoadRelaxed(&queue.rank->halted) == 0;
@@ -115,9 +108,8 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
     // A single work has as many lanes as there are blocks.
     if (queue.works == 1 || lane < plan.lane_count) {
       LaneRun run(shared, queue, plan, lane, w + 1);
-      const bool alike = !shared.lane.plan.one_launch || SeeBuffers(launch, shared.lane);
       if (tells) run.Tell(ticket);
-      if (!alike || !run.Run()) return Leave(queue, false);
+      if (!run.Run()) return Leave(queue, false);
     } else {
       if (ThreadIndex() == 0) shared.lane.digest = DigestOf(shared.lane, queue, plan, w + 1);
       if (lane == 0) {

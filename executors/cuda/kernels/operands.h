@@ -6,6 +6,7 @@
 #include "executors/cuda/kernels/device_plan.h"
 #include "executors/cuda/kernels/packet.h"
 #include "executors/cuda/kernels/places.h"
+#include "executors/cuda/kernels/units.h"
 
 namespace tutti::cuda_kernels {
 
@@ -22,6 +23,7 @@ struct Move {
   std::uint64_t bytes;
   const std::uint32_t* stop;   // checked while waiting for packets
   const std::uint32_t* abort;  // pinned: checked rarely
+  Share share;                 // one block alone, but for peer memory; never with packets or strided operands
   std::uint32_t source_count, destination_count;
   std::int32_t divisor;  // above 1: the result is divided by it
   std::uint32_t reducer;

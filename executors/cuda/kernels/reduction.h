@@ -137,7 +137,7 @@ class Reduction {
   TUTTI_DEVICE static void InUnits(const Move& move, const Units& units) {
     const A scalar = Scalar(move);
     const std::uint32_t sources = move.source_count;
-    ForEachBatch<Unit, kMany>(units, [&](const auto& batch) {
+    ForEachBatch<Unit, kMany>(units, move.share, [&](const auto& batch) {
       Sums<Unit, kMany> sums;
       Unit one[kMany], other[kMany];
       // Loads two sources at a time, with no condition in between: the compiler would move loads past it.

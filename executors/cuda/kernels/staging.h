@@ -11,7 +11,7 @@ namespace tutti::cuda_kernels {
 
 template <typename Unit, typename From, typename To>
 TUTTI_DEVICE void TransferUnits(const From& from, const To& to, const Units& units) {
-  ForEachBatch<Unit, kInFlight<Walked>>(units, [&](const auto& batch) {
+  ForEachBatch<Unit, kInFlight<Walked>>(units, Share{}, [&](const auto& batch) {
     Unit values[kInFlight<Walked>];
     batch.Load(from, values);
     batch.Store(to, values);

@@ -36,6 +36,10 @@ bool Disturbs(const Capture& capture) {
   }
 }
 
+// Handles of nodes: their numbers, counted from 1.
+CUgraphNode HandleOf(std::size_t node) { return reinterpret_cast<CUgraphNode>(node + 1); }
+std::size_t NumberOf(CUgraphNode handle) { return reinterpret_cast<std::size_t>(handle) - 1; }
+
 }  // namespace
 
 std::mutex& CaptureLock() {
@@ -57,9 +61,26 @@ void Capture::Add(Stream& stream, Work work) {
 void Capture::ComeAfter(Stream& stream, const std::set<std::size_t>& nodes) {
   auto found = lanes_.find(&stream);
   if (found == lanes_.end()) {
-    found = lanes_.emplace(&stream, Lane{graph->lanes++, {}, stream.shared_from_this()}).first;
+    found = lanes_.emplace(&stream, Lane{graph->lanes++, {}, stream.shared_from_this(), {}}).first;
   }
   found->second.last.insert(nodes.begin(), nodes.end());
+}
+
+const std::vector<CUgraphNode>& Capture::LastAsHandles(Stream& stream) {
+  auto& lane = lanes_.at(&stream);
+  lane.last_handles.clear();
+  for (const std::size_t node : lane.last) lane.last_handles.push_back(HandleOf(node));
+  return lane.last_handles;
+}
+
+void Capture::ComeAfterHandles(Stream& stream, std::span<const CUgraphNode> nodes, bool replaces) {
+  std::set<std::size_t> numbers;
+  for (const CUgraphNode node : nodes) {
+    Require(NumberOf(node) < graph->nodes.size(), CUDA_ERROR_INVALID_VALUE);
+    numbers.insert(NumberOf(node));
+  }
+  if (replaces) lanes_.at(&stream).last.clear();
+  ComeAfter(stream, numbers);
 }
 
 bool Capture::Joined() const {

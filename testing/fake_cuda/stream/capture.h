@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -57,6 +58,10 @@ class Capture {
   void Add(Stream& stream, Work work);
   std::set<std::size_t> Last(Stream& stream) const { return lanes_.at(&stream).last; }
   void ComeAfter(Stream& stream, const std::set<std::size_t>& nodes);
+  // The same, with nodes as callers have them. The list lives until the stream's next such call.
+  const std::vector<CUgraphNode>& LastAsHandles(Stream& stream);
+  // Adds nodes to those that the stream's next work comes after, or replaces those.
+  void ComeAfterHandles(Stream& stream, std::span<const CUgraphNode> nodes, bool replaces);
   // Whether every stream's work comes before the end of the origin's.
   bool Joined() const;
   // Releases its streams.
@@ -67,6 +72,7 @@ class Capture {
     std::size_t number;
     std::set<std::size_t> last;
     std::shared_ptr<Stream> stream;
+    std::vector<CUgraphNode> last_handles;
   };
   Stream* const origin_;
   std::map<Stream*, Lane> lanes_;

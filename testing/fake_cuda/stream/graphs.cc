@@ -85,7 +85,6 @@ CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
   });
 }
 
-// Does not return the nodes that the stream's next work depends on: callers could not use them here.
 CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                                 const CUgraphNode** nodes, const CUgraphEdgeData** edges, std::size_t* count) {
   return Answer([&] {
@@ -96,9 +95,10 @@ CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, 
     if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return;
     Set<cuuint64_t>(id, stream->capture->id);
     Set(graph, stream->capture->handle);
-    Set<const CUgraphNode*>(nodes, nullptr);
+    const auto& last = stream->capture->LastAsHandles(*stream);
+    Set(nodes, last.data());
     Set<const CUgraphEdgeData*>(edges, nullptr);
-    Set<std::size_t>(count, 0);
+    Set(count, last.size());
   });
 }
 
@@ -109,6 +109,23 @@ extern "C" CUresult StreamGetCaptureInfoV2(CUstream handle, CUstreamCaptureStatu
 CUresult StreamGetCaptureInfoV2(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                                 const CUgraphNode** nodes, std::size_t* count) {
   return cuStreamGetCaptureInfo(handle, status, id, graph, nodes, nullptr, count);
+}
+
+CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode* nodes, const CUgraphEdgeData* edges,
+                                           std::size_t count, unsigned flags) {
+  return Answer([&] {
+    const auto stream = StreamOf(handle);
+    const std::lock_guard lock(CaptureLock());
+    Require(StatusOf(*stream) == CU_STREAM_CAPTURE_STATUS_ACTIVE, CUDA_ERROR_ILLEGAL_STATE);
+    Require(edges == nullptr && flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES, CUDA_ERROR_INVALID_VALUE);
+    stream->capture->ComeAfterHandles(*stream, {nodes, count}, flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+  });
+}
+
+extern "C" CUresult StreamUpdateCaptureDependenciesV1(CUstream handle, CUgraphNode* nodes, std::size_t count,
+                                                      unsigned flags) __asm__("cuStreamUpdateCaptureDependencies");
+CUresult StreamUpdateCaptureDependenciesV1(CUstream handle, CUgraphNode* nodes, std::size_t count, unsigned flags) {
+  return cuStreamUpdateCaptureDependencies(handle, nodes, nullptr, count, flags);
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph handle, unsigned long long /*flags*/) {

@@ -92,6 +92,36 @@ TEST_F(Graphs, KernelsOfForkedStreamsMeetInAReplay) {
   EXPECT_EQ(cuGraphExecDestroy(exec_), CUDA_SUCCESS);
 }
 
+TEST_F(Graphs, AStreamMayBePlacedAfterOtherNodes) {
+  const auto nodes_of = [&](CUstream stream) {
+    CUstreamCaptureStatus status{};
+    cuuint64_t id = 0;
+    const CUgraphNode* nodes = nullptr;
+    std::size_t count = 0;
+    EXPECT_EQ(cuStreamGetCaptureInfo(stream, &status, &id, nullptr, &nodes, nullptr, &count), CUDA_SUCCESS);
+    return std::vector<CUgraphNode>(nodes, nodes + count);
+  };
+  Begin();
+  EXPECT_TRUE(nodes_of(stream_).empty());
+  Fork();
+  EXPECT_EQ(cuMemsetD32Async(pointer_, 5, 1, other_), CUDA_SUCCESS);
+  auto nodes = nodes_of(other_);
+  EXPECT_EQ(nodes.size(), 1U);
+  EXPECT_EQ(cuStreamUpdateCaptureDependencies(stream_, nodes.data(), nullptr, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+            CUDA_SUCCESS);
+  EXPECT_EQ(nodes_of(stream_), nodes);
+  EXPECT_EQ(cuMemcpyDtoDAsync(pointer_ + 4, pointer_, 4, stream_), CUDA_SUCCESS);
+  auto unknown = reinterpret_cast<CUgraphNode>(9);
+  EXPECT_EQ(cuStreamUpdateCaptureDependencies(stream_, &unknown, nullptr, 1, CU_STREAM_ADD_CAPTURE_DEPENDENCIES),
+            CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(End(), CUDA_SUCCESS);  // it is joined without an event
+  Replay();
+  EXPECT_EQ(Value(1), 5U);
+  EXPECT_EQ(cuGraphExecDestroy(exec_), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamUpdateCaptureDependencies(stream_, nodes.data(), nullptr, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+            CUDA_ERROR_ILLEGAL_STATE);
+}
+
 TEST_F(Graphs, AForkedStreamMustBeJoined) {
   Begin();
   Fork();
