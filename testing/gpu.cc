@@ -110,6 +110,15 @@ void* Gpu::EndCapture(tuttiStream_t stream) const {
   return ready;
 }
 
+std::size_t Gpu::NodesBefore(tuttiStream_t stream) const {
+  int status = 0;
+  std::uint64_t id = 0;
+  void *graph = nullptr, *nodes = nullptr;
+  std::size_t count = 0;
+  Call("cuStreamGetCaptureInfo_v2", stream, &status, &id, &graph, &nodes, &count);
+  return count;
+}
+
 void Gpu::LaunchGraph(void* graph, tuttiStream_t stream) const { Call("cuGraphLaunch", graph, stream); }
 
 void Gpu::Launch(const void* image, const char* kernel, unsigned blocks, unsigned threads, void* parameter,

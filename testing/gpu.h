@@ -44,6 +44,8 @@ class Gpu {
   void BeginCapture(tuttiStream_t stream, Capture mode = Capture::thread_local_only) const;
   // The captured graph, ready to launch.
   void* EndCapture(tuttiStream_t stream) const;
+  // Nodes of the graph that the captured stream's next work comes after.
+  std::size_t NodesBefore(tuttiStream_t stream) const;
   void LaunchGraph(void* graph, tuttiStream_t stream) const;
   // In stream order.
   void CopyAsync(std::byte* to, const std::byte* from, std::size_t bytes, tuttiStream_t stream) const;

@@ -311,7 +311,8 @@ CostModel::Crossing CostModel::BusiestLink(ring::Protocol protocol, int channels
   const double efficiency = machine_.costs().protocol_efficiency[static_cast<std::size_t>(protocol)];
   Crossing busiest;
   for (const auto& [resource, load] : slots) {
-    const double us_per_byte = UsPerByte(machine_.resource(resource).bandwidth) / efficiency;
+    const double us_per_byte =
+        graph_.slots_of_a_crossing * UsPerByte(machine_.resource(resource).bandwidth) / efficiency;
     busiest.all = std::max(busiest.all, load.all * us_per_byte);
     busiest.network = std::max(busiest.network, load.network * us_per_byte);
   }

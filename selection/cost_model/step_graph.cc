@@ -141,11 +141,11 @@ class Builder {
   }
 
   void CountSends() {
-    for (const auto& lane : lanes_) {
-      if (!representatives_.members()[static_cast<std::size_t>(lane.member)].one_launch) continue;
-      for (const auto& step : *lane.steps) {
-        for (int slot = 0; slot < SlotsOf(step); ++slot) CountSend(lane.member, RankOf(lane.member));
-      }
+    if (one_memory_) {
+      const bool side_by_side = representatives_.members().front().one_launch;
+      // A slot is written and read.
+      graph_.slots_of_a_crossing = (side_by_side ? kGpuMemoryApart / kGpuMemorySideBySide : 1) / 2;
+      return CountAccesses();
     }
     for (const auto& each : filled_) {
       if (each.reader != kEverybody) {
@@ -297,7 +297,7 @@ class Builder {
     const auto write_slot = [&](int peer) {
       ++copying.slot_writes;
       if (!graph_.ways[WayBetween(RankOf(member), peer)].network) ++within_node;
-      Cross(RankOf(member), peer);
+      if (!one_memory_) Cross(RankOf(member), peer);
     };
     for (const auto& write : step.writes) {
       if (!IsSlot(write)) {
@@ -311,7 +311,7 @@ class Builder {
         for (const int peer : builders::Others(RankOf(member), representatives_.nranks())) write_slot(peer);
       }
     }
-    if (representatives_.members()[static_cast<std::size_t>(member)].one_launch) CrossMemory(member, step);
+    if (one_memory_) CrossMemory(member, index, step);
     for (const auto& [resource, us_per_byte] : crossed_) work.us_per_byte = std::max(work.us_per_byte, us_per_byte);
     work.fetching = Fetching(index, step, copying, within_node);
     return work;
@@ -345,24 +345,36 @@ class Builder {
     return fetching;
   }
 
-  // Where no slots carry the data, every operand passes the memory that all ranks share: two of them are as much as a
-  // slot, which is written and read.
-  static int SlotsOf(const schedule::Step& step) {
-    return static_cast<int>(step.reads.size() + step.writes.size() + 1) / 2;
+  // Every operand passes the memory that all ranks share, but for slots that refer to another one.
+  int AccessesOf(int index, const schedule::Step& step) const {
+    auto operands = step.reads.size() + step.writes.size();
+    if (refers_[index] != Referred::nothing) {
+      operands -= static_cast<std::size_t>(std::count_if(step.writes.begin(), step.writes.end(), IsSlot));
+    }
+    return static_cast<int>(operands);
   }
-  void CrossMemory(int member, const schedule::Step& step) {
+  void CountAccesses() {
+    int index = 0;
+    for (const auto& lane : lanes_) {
+      for (const auto& step : *lane.steps) {
+        for (int access = 0; access < AccessesOf(index, step); ++access) CountSend(lane.member, RankOf(lane.member));
+        ++index;
+      }
+    }
+  }
+  void CrossMemory(int member, int index, const schedule::Step& step) {
     const int rank = RankOf(member);
-    for (int slot = 0; slot < SlotsOf(step); ++slot) Cross(rank, rank, kGpuMemoryApart / kGpuMemorySideBySide);
+    for (int access = 0; access < AccessesOf(index, step); ++access) Cross(rank, rank);
   }
 
   // A step that writes across one link several times shares the link with itself.
-  void Cross(int from, int to, double times = 1) {
+  void Cross(int from, int to) {
     const auto& way = graph_.ways[WayBetween(from, to)];
     if (way.network || way.us_per_byte == 0) return;
     for (const int resource : machine_.RouteOf(from, to, 0).resources) {
       const auto found = std::find_if(crossed_.begin(), crossed_.end(),
                                       [resource](const auto& each) { return each.first == resource; });
-      const double us = times * UsPerByte(machine_.resource(resource).bandwidth);
+      const double us = graph_.slots_of_a_crossing * UsPerByte(machine_.resource(resource).bandwidth);
       if (found != crossed_.end()) {
         found->second += us;
       } else {
@@ -390,6 +402,8 @@ class Builder {
   const RepresentativeRanks& representatives_;
   // Ranks that share a node's cores share its memory too.
   const bool shared_memory_ = machine_.costs().cores > 0;
+  // All ranks' data is in the memory of one GPU, which is a resource even for what does not leave a rank.
+  const bool one_memory_ = !machine_.RouteOf(0, 0, 0).resources.empty();
   std::vector<LaneOf> lanes_;
   int steps_ = 0;
   std::vector<Passage> filled_;

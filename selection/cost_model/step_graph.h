@@ -67,6 +67,9 @@ struct StepGraph {
   std::vector<Work> works;
   std::vector<Way> ways;
   std::vector<Send> sends;
+  // What each of them, and of the slots in `works`, takes of a resource, in slots. Where one memory holds all data, these
+  // are accesses to it.
+  double slots_of_a_crossing = 1;
 };
 
 }  // namespace tutti::cost_model

@@ -18,6 +18,7 @@
 #include "src/diagnostics/failure_detector.h"
 #include "src/diagnostics/recorder.h"
 #include "src/init/host_network.h"
+#include "src/memory/device_buffers.h"
 
 namespace tutti::device {
 
@@ -48,6 +49,7 @@ class DeviceContext {
   DevicePlans& plans() { return *plans_; }
   DeviceWindows& windows() { return *windows_; }
   memory::RegisteredBuffers& registered() { return *registered_; }
+  memory::KnownBuffers& known_buffers() const { return known_buffers_; }
   shm::Fabric& control() { return *shm_; }
   cuda_kernels::DeviceProgress& progress() const { return *progress_; }
   // Operations completed on the GPU: collectives, or (peer >= 0) messages to or from that peer.
@@ -91,6 +93,7 @@ class DeviceContext {
   std::unique_ptr<cuda_transport::DeviceArena> arena_;
   std::unique_ptr<DeviceWindows> windows_;
   std::unique_ptr<memory::RegisteredBuffers> registered_;
+  mutable memory::KnownBuffers known_buffers_;
   cuda_transport::CudaMemory state_;   // DeviceRank, queues, lanes' progress
   cuda_transport::CudaMemory pinned_;  // progress, abort
   cuda_transport::CudaMemory barrier_;

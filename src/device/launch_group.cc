@@ -136,7 +136,6 @@ LaunchGroup::LaunchGroup(std::vector<int> members, std::shared_ptr<const cuda::K
       kernels_(std::move(kernels)),
       device_(kernels_->device()),
       pinned_(device_),
-      arrived_(device_.driver(), device_.context()),
       launched_(device_.driver(), device_.context()) {}
 
 // The largest subset of the deposited ranks that can run without any other rank of the launch group.
@@ -190,12 +189,14 @@ void LaunchGroup::LaunchReady(const std::vector<int>& ranks) {
       deposits_.erase(found);
       if (--outcome.left > 0) continue;
     }
+    if (launcher_ == &outcome) launcher_ = nullptr;
     outcome.settled.store(true, std::memory_order_release);  // its thread may return now: the last access
   }
   changed_.notify_all();
 }
 
 void LaunchGroup::Withdraw(const Outcome& outcome) {
+  if (launcher_ == &outcome) launcher_ = nullptr;
   std::erase_if(deposits_, [&](const auto& deposit) { return deposit.second.outcome == &outcome; });
 }
 
@@ -259,10 +260,10 @@ void LaunchGroup::Enqueue(const Bundle& bundle) {
   }
   if (capture) return EnqueueCaptured(bundle, *capture);
   launched_.Block(leader);
-  for (const auto stream : bundle.streams) {
-    if (stream == leader) continue;
-    arrived_.Record(stream);
-    arrived_.Block(leader);
+  while (arrived_.size() < bundle.streams.size()) arrived_.emplace_back(driver, device_.context());
+  for (std::size_t s = 1; s < bundle.streams.size(); ++s) {
+    arrived_[s].Record(bundle.streams[s]);
+    arrived_[s].Block(leader);
   }
   LaunchBundle(bundle, false);
   launched_.Record(leader);
@@ -322,24 +323,49 @@ void LaunchGroup::AwaitTurn() {
   if (!ComesSoon([&] { return mutex_.try_lock(); })) mutex_.lock();
 }
 
+void LaunchGroup::LaunchAllReady() {
+  for (auto ready = Ready(); !ready.empty(); ready = Ready()) LaunchReady(ready);
+}
+
 std::optional<Error> LaunchGroup::Launch(std::vector<DevicePart> parts, std::chrono::milliseconds timeout,
                                          const Check& check) {
   Outcome outcome{.left = parts.size(), .failure = {}};
   const int first = parts.front().rank;
+  bool launches = false;
   AwaitTurn();
   std::unique_lock lock(mutex_, std::adopt_lock);
   for (auto& part : parts) {
     const int rank = part.rank;
+    launches = launches || rank == members_.front();
     last_thread_[rank] = std::this_thread::get_id();
     deposits_[rank] = {&part, &outcome, std::this_thread::get_id()};
   }
-  for (auto ready = Ready(); !ready.empty(); ready = Ready()) LaunchReady(ready);
+  // The first rank's thread launches for all, because the driver's state is then in its core's caches: on an H100, eight
+  // ranks' launch takes 13 us in one thread, and 21 us in changing ones.
+  if (launcher_ == nullptr) {
+    LaunchAllReady();
+  } else if (!Ready().empty()) {
+    launcher_->called.store(true, std::memory_order_release);
+  }
+  const auto settled = [&] { return outcome.settled.load(std::memory_order_acquire); };
+  if (launches && !settled()) launcher_ = &outcome;
   lock.unlock();
 
   const auto started = Clock::now();
-  const auto settled = [&] { return outcome.settled.load(std::memory_order_acquire); };
-  if (ComesSoon(settled)) return std::move(outcome.failure);
+  const bool soon = ComesSoon([&] {
+    if (outcome.called.load(std::memory_order_acquire)) {
+      const std::lock_guard turn(mutex_);
+      outcome.called.store(false, std::memory_order_relaxed);
+      LaunchAllReady();
+    }
+    return settled();
+  });
+  if (soon) return std::move(outcome.failure);
   lock.lock();
+  if (launcher_ == &outcome) {
+    launcher_ = nullptr;  // the last rank's thread launches instead
+    LaunchAllReady();
+  }
   while (!settled()) {
     if (changed_.wait_for(lock, kLookEvery) == std::cv_status::no_timeout) continue;
     lock.unlock();

@@ -76,6 +76,7 @@ class LaunchGroup {
     std::size_t left;  // parts; guarded by mutex_, like the failure until `settled`
     std::optional<Error> failure;
     std::atomic<bool> settled{false};  // all are launched, or there is a failure
+    std::atomic<bool> called{false};   // this thread is to launch what is ready
   };
   struct Deposit {
     DevicePart* part;  // like the outcome, its thread's
@@ -85,6 +86,7 @@ class LaunchGroup {
   struct Bundle;
 
   void AwaitTurn();
+  void LaunchAllReady();
   std::vector<int> Ready() const;
   void LaunchReady(const std::vector<int>& ranks);
   std::optional<Error> LaunchTogether(const std::vector<int>& ranks);
@@ -103,9 +105,10 @@ class LaunchGroup {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<int, Deposit> deposits_;             // by rank
+  Outcome* launcher_ = nullptr;  // of the thread that launches for all, while it can be called
   std::map<int, std::thread::id> last_thread_;  // the thread of a rank's latest calls
-  cuda_transport::CudaEvent arrived_;           // recorded on each other stream in turn
-  cuda_transport::CudaEvent launched_;          // after the last launch that was not captured
+  std::vector<cuda_transport::CudaEvent> arrived_;  // of the other streams of a launch
+  cuda_transport::CudaEvent launched_;              // after the last launch that was not captured
   std::optional<std::uint64_t> last_capture_;   // of the last captured launch, ...
   cuda_transport::CuGraphNode last_captured_ = nullptr;  // ... and its node
 };

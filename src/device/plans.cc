@@ -189,7 +189,10 @@ schedule::Schedule DevicePlans::Fitted(const plan::Operation& operation, cost_mo
   const bool may_refer = !operation.scaled && operation.tensors == nullptr &&
                          std::all_of(schedules.begin(), schedules.end(), schedule::MayAlwaysRefer);
   auto& config = candidate.config;
-  if (schedules.front().one_launch) config = {ring::Protocol::bulk, cost_model::kLongestChunk};  // nothing to overlap
+  if (schedules.front().one_launch) {  // nothing to overlap
+    const std::size_t forced = tuning.forced.chunk_bytes;
+    config = {ring::Protocol::bulk, forced != 0 ? forced : cost_model::kLongestChunk};
+  }
   config.chunk_bytes = std::min(config.chunk_bytes, cost_model::ChunkCapacity(config.protocol, tuning, may_refer));
   return std::move(schedules[static_cast<std::size_t>(rank_)]);
 }

@@ -52,7 +52,7 @@ RunPlace PlaceOf(tuttiComm& handle, const plan::Operation& operation, tuttiStrea
     memory::RequireHostCall(operation, stream,
                             communicator == nullptr ? std::string_view("it could not be made")
                                                     : std::string_view(communicator->why_no_device()));
-  } else if (memory::IsForDevice(device->device(), operation, stream)) {
+  } else if (memory::IsForDevice(device->device(), operation, stream, device->known_buffers())) {
     return {nullptr, true, reinterpret_cast<cuda_transport::CuStream>(stream)};
   }
   if (handle.blocking) return {};

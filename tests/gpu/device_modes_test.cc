@@ -230,6 +230,29 @@ TEST_F(Device, GraphsAndCallsInOneQueue) {
 
 // The launch on the second device needs more memory than a kernel's parameter, while the first device's kernel already
 // waits for it.
+// Threads' ranks are launched together by the first rank's thread if it waits, and by the last one's if it sleeps or comes
+// last itself.
+TEST_F(Device, RanksThatShareAGpuCallInAnyOrder) {
+  constexpr int kRanks = 4, kCalls = 40;
+  RunRanks(kRanks, [](Rank& self) {
+    DeviceRank rank(self, 64 * KiB);
+    std::mt19937 random(static_cast<unsigned>(self.rank()));
+    auto* const value = rank.arena().send();
+    const std::uint32_t one = 1;
+    rank.gpu().Put(value, &one, sizeof one);
+    for (int call = 0; call < kCalls; ++call) {
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 4 * 150));
+      const auto op = call % 4 == 0 ? tuttiSum : tuttiMax;
+      ASSERT_TRUE(Ok(tuttiAllReduce(value, value, 1, tuttiUint32, op, rank.comm(), rank.stream())));
+    }
+    ASSERT_TRUE(Ok(rank.gpu().Synchronize(rank.stream())));
+    std::uint32_t got = 0;
+    rank.gpu().Get(&got, value, sizeof got);
+    EXPECT_EQ(got, 1U << 2 * kCalls / 4);  // four ranks: each sum shifts by two
+    self.Meet();
+  });
+}
+
 TEST_F(Device, LongGroupsOnTwoDevices) {
   RunAlone(
       [] {

@@ -81,6 +81,41 @@ TEST(DeviceMove, ReducesAlignedVectors) {
   }
 }
 
+// Every element is moved by exactly one of them.
+TEST(DeviceMove, BlocksShareAMove) {
+  const auto type = tuttiInt32;
+  for (const std::uint32_t blocks : {2, 5}) {
+    for (const std::size_t count : {1, 50, 4000, 20'001}) {
+      for (const std::size_t offset : {0, 1}) {  // elements past a multiple of a vector
+        std::vector<Vector> memory(3 * (count / 4 + 2));
+        auto* const first = reinterpret_cast<std::int32_t*>(memory.data());
+        const std::size_t stride = (count / 4 + 2) * 4;
+        std::mt19937_64 random(count);
+        for (const std::size_t s : {0, 1}) {
+          host_kernels::Fill(type, reinterpret_cast<std::byte*>(first + s * stride + offset), count, random);
+        }
+        const std::vector<const void*> sources{first + offset, first + stride + offset};
+        for (const bool reduces : {true, false}) {
+          const auto expected = reduces ? host_kernels::Reference(type, tuttiSum, sources, count)
+                                        : host_kernels::Reference(type, tuttiSum, {sources[0]}, count);
+          Move move = MoveOf(type, {}, sources, count);
+          std::int32_t* const result = first + 2 * stride + offset;
+          move.destinations[move.destination_count++] = reinterpret_cast<std::byte*>(result);
+          std::fill_n(result, count, 0);
+          for (std::uint32_t block = 0; block < blocks; ++block) {
+            move.share = {block, blocks - 1};
+            std::vector<std::int32_t> before(result, result + count);
+            RunBlock(3, [&] { EXPECT_TRUE(reduces ? Reduce(move) : Copy<Dense>(move)); });
+            // What this block has changed, another one has not written before.
+            for (std::size_t i = 0; i < count; ++i) ASSERT_TRUE(before[i] == 0 || before[i] == result[i]) << i;
+          }
+          EXPECT_EQ(std::memcmp(result, expected.data(), expected.size()), 0) << blocks << " blocks, " << count;
+        }
+      }
+    }
+  }
+}
+
 // A sender and a receiver run at the same time: the receiver adds the packets to its own data.
 TEST(DeviceMove, PacketsCarryNumbersThatOnlyTheirReaderTakes) {
   for (const std::size_t count : {1, 2, 3, 250, 251}) {
