@@ -56,7 +56,13 @@ pack() {
   cp scripts/gpu_kit.sh "$to/"
   cp scripts/gpu_kit/run.sh scripts/gpu_kit/steps.sh "$to/gpu_kit/"
   cp examples/run.sh "$build/bench/tutti-bench" "$build/bench/tutti-peer-nccl" "$build/tests/tutti_tests" "$build/tests/litmus.fatbin" "$to/bin/"
-  local program
+  local program nvcc code=()
+  nvcc=$(sed -n 's/^TUTTI_NVCC:[^=]*=//p' "$build/CMakeCache.txt")
+  for program in $(sed -n 's/^TUTTI_CUDA_ARCHITECTURES:[^=]*=//p' "$build/CMakeCache.txt" | tr ';' ' '); do
+    code+=(-gencode "arch=compute_$program,code=sm_$program")
+  done
+  "$nvcc" -O3 -std=c++20 "${code[@]}" -cudart static -o "$to/bin/gpu_limits" scripts/gpu_kit/limits.cu -lcuda \
+    -L"$(dirname "$nvcc")/../lib64/stubs"
   # The language model on the host is trained here: there its mathematics would take most of the kit.
   local models=$build/examples/train_lm
   if [ -x "$models/train_lm_cuda" ]; then
@@ -84,7 +90,7 @@ pack() {
 rehearse() {
   local standin=${STANDIN:-build/gpu_kit/testing/fake_cuda} root name file
   [ -d "$kit" ] || { echo "$0: there is no $kit: pack it first" >&2 && exit 2; }
-  [ -f "$standin/libcuda.so.1" ] || cmake --build build/gpu_kit --target tutti_standin_driver
+  [ -n "${STANDIN:-}" ] || cmake --build build/gpu_kit --target tutti_standin_driver
   root=$(mktemp -d)
   trap "rm -rf '$root'" EXIT
   mkdir -p "$root"/{bin,lib64,usr/lib/driver,proc,dev/shm,tmp,kit}

@@ -74,8 +74,9 @@ class Suite:
         return []
 
     def copy_gbs(self):
-        """The device's best copy bandwidth in GB/s, counting bytes read and bytes written."""
-        return max((copy["gbs"] for copy in self.copies()), default=0)
+        """GB/s of the longest copy, which no cache holds, counting bytes read and bytes written."""
+        longest = max(self.copies(), key=lambda copy: copy["bytes"], default={"gbs": 0})
+        return longest["gbs"]
 
 
 def found(record, library):
@@ -95,6 +96,14 @@ def share(suite, bytes_moved, us):
     copy = suite.copy_gbs()
     gbs = bytes_moved / us / GB_PER_S
     return f"{gbs:.0f} | {100 * gbs / copy:.0f} %" if copy else f"{gbs:.0f} | -"
+
+
+def least_traffic(record):
+    """Bytes that a collective out of place at least reads and writes in one memory; None: not known."""
+    ranks = record["ranks"]
+    buffers = {"all_reduce": 2 * ranks, "alltoall": 2 * ranks, "all_gather": 1 + ranks, "broadcast": 1 + ranks,
+               "reduce_scatter": ranks + 1, "reduce": ranks + 1, "gather": 2, "scatter": 2}.get(record["collective"])
+    return buffers and buffers * record["size"]
 
 
 def about(suite):
@@ -158,6 +167,15 @@ def bandwidth(suite):
                    f"{share(suite, (ranks + 1) * record['size'], mine['median_us'])} |")
 
 
+def limits(suite):
+    """What the GPU, its driver and its host give without Tutti."""
+    step = suite.call("measure").steps.get("limits")
+    if step and step["status"] == "ok":
+        yield "```"
+        yield from step["log"].strip().split("\n")
+        yield "```"
+
+
 def collectives(suite):
     yield "| collective | ranks | size | tutti (us) | predicted (us) | algorithm | nccl (us) | tutti / nccl | of the bound |"
     yield "|---|--:|--:|--:|--:|---|--:|--:|--:|"
@@ -172,9 +190,8 @@ def collectives(suite):
                 label = record["collective"] + (" in a graph" if name.startswith("graph_") else "")
                 ranks = f"{record['ranks']}{' processes' if name.endswith('processes') else ''}"
                 bound = "-"
-                if "median_us" in mine and record["collective"] == "all_reduce" and suite.copy_gbs():
-                    # Each rank's input is read once and each output written once, at the device's copy speed.
-                    least = 2 * record["ranks"] * record["size"] / GB_PER_S / suite.copy_gbs()
+                if "median_us" in mine and least_traffic(record) and suite.copy_gbs():
+                    least = least_traffic(record) / GB_PER_S / suite.copy_gbs()
                     bound = f"{100 * least / mine['median_us']:.0f} %"
                 # The host does not launch each call of a graph, as predictions assume.
                 cell = (record["collective"], record["ranks"], record["bytes"])
@@ -198,7 +215,7 @@ def main(arguments):
     suite = Suite(calls)
     for line in about(suite):
         print(line)
-    for table in (bandwidth, collectives, steps):
+    for table in (bandwidth, limits, collectives, steps):
         print()
         for line in table(suite):
             print(line)

@@ -61,9 +61,17 @@ sanitizer() {
 }
 export -f sanitizer
 
+limits() {
+  [ -z "$rehearsal" ] || { echo "the stand-in runs no kernel but Tutti's"; return 77; }
+  [ -x "$kit/bin/gpu_limits" ] || { echo "the kit has no gpu_limits"; return 77; }
+  "$kit/bin/gpu_limits"
+}
+export -f limits
+
 steps_of_measure() {
   local n collective
   measured device 90 device "${copies[@]}" --cell-ms 100
+  step limits 60 bash -c limits
   on_device one_rank_copy 40 all_reduce --ranks 1 "${copies[@]}"
   for n in $counts; do
     [ "$n" != 1 ] && [ "$n" != 4 ] || continue
