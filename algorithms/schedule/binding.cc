@@ -59,6 +59,12 @@ int ReferableOf(const Step& step) {
   return static_cast<int>(step.reads.size()) + static_cast<int>(written - step.writes.begin());
 }
 
+int AccessesOf(const Step& step, bool refers) {
+  const auto slots = std::count_if(step.writes.begin(), step.writes.end(),
+                                   [](const Operand& write) { return IsSlot(write.kind); });
+  return static_cast<int>(std::ssize(step.reads) + std::ssize(step.writes) - (refers ? slots : 0));
+}
+
 std::size_t LanesOf(const Schedule& schedule) {
   std::size_t lanes = 0;
   for (const auto& channel : schedule.channels) lanes += channel.lanes.size();

@@ -42,6 +42,9 @@ class Binding {
 // Memory whose content equals what the step puts into its slots, if a slot may refer to it instead: the only source of
 // a copy, or a block that the step itself writes. Returns an index into its reads and then its writes; -1: none.
 int ReferableOf(const Step& step);
+// Operands whose data passes a memory that all ranks share. `refers`: the slots that the step fills refer to another
+// operand.
+int AccessesOf(const Step& step, bool refers);
 // Lanes of all channels: the thread blocks that a GPU needs.
 std::size_t LanesOf(const Schedule& schedule);
 // Whether a slot can refer to memory wherever the schedule fills one, in place or not; then no slot need carry data.

@@ -38,7 +38,7 @@ rehearsal=${REHEARSAL:-}
 
 export LD_LIBRARY_PATH=$kit/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 # A wait that would last for ever becomes an error that says who waits for whom, well before a step's own time-out.
-export TUTTI_TIMEOUT_MS=${TUTTI_TIMEOUT_MS:-20000} TUTTI_INIT_TIMEOUT_MS=${TUTTI_INIT_TIMEOUT_MS:-60000}
+export TUTTI_TIMEOUT_MS=${TUTTI_TIMEOUT_MS:-20000} TUTTI_INIT_TIMEOUT_MS=${TUTTI_INIT_TIMEOUT_MS:-20000}
 bench=$kit/bin/tutti-bench
 tests=$kit/bin/tutti_tests
 why=$("$bench" --help 2>&1 >/dev/null) || { echo "$0: the kit's programs do not start here: $why" >&2 && exit 2; }

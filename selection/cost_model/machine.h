@@ -97,6 +97,9 @@ struct NodeType {
   // A rank's routes to and from other nodes: one per NIC that it may use; channel c takes number c % size.
   std::vector<std::vector<Route>> outward;
   std::vector<std::vector<Route>> inward;
+  // All ranks' data is in one memory, to which all local routes lead. Then every operand of a step passes it
+  // (SlotsOfAnAccess), even if it does not leave a rank, and slots as such pass nothing.
+  bool one_memory = false;
   int nranks() const { return static_cast<int>(local.size()); }
 };
 
@@ -109,6 +112,7 @@ class Machine {
   int nranks() const { return rank_layout_.nranks(); }
   // No route crosses a network, whatever the number of nodes.
   bool one_host() const { return one_host_; }
+  bool one_memory() const { return types_.front().one_memory; }
   const schedule::RankLayout& rank_layout() const { return rank_layout_; }
   const Costs& costs() const { return costs_; }
   int resources() const { return first_resource_.back(); }

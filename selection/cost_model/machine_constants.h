@@ -19,10 +19,12 @@ inline constexpr double kGpuChannelSkewUs = 0.04;
 // ib_write_bw post 2 to 4 million 8-byte messages a second from a core that does nothing else and polls one queue.
 inline constexpr double kProxyMessageUs = 1.0;
 
-// Of a GPU memory's bandwidth on its data sheet, as much read as written: the driver's copy on an H100 reaches 0.89, and
-// so do blocks that work side by side in every buffer (Schedule::one_launch). Blocks with contiguous parts of their own
-// reach 0.74, with 2 sources and 2 destinations (docs/performance.md).
-inline constexpr double kGpuMemorySideBySide = 0.89, kGpuMemoryApart = 0.74;
+// Of a GPU memory's bandwidth on its data sheet, as much read as written, on an H100 (docs/performance.md). The driver's
+// copy reaches 0.89: the most for blocks that take batches of a step in turn (Schedule::one_launch), of which 1 GiB took
+// 0.80 to 0.87. Blocks with contiguous parts, as channels have them, reached 0.75 (all-reduce of 1 GiB by 2 ranks).
+inline constexpr double kGpuMemoryInTurn = 0.89, kGpuMemoryApart = 0.75;
+// What one access to such a memory takes of it, in slots that are written and read by blocks with parts of their own.
+constexpr double SlotsOfAnAccess(bool in_turn) { return (in_turn ? kGpuMemoryApart / kGpuMemoryInTurn : 1) / 2; }
 
 // A lane is a thread block of one launch. By protocol (slot.h): line is 8-byte words of 4 data bytes and a flag;
 // inline is 128-byte lines of 120 data bytes and a flag; bulk is a flag after the data.

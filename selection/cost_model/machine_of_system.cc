@@ -146,6 +146,7 @@ Machine MachineOfOneGpu(int nranks, int sm, double memory_bandwidth, int block_t
   const auto n = static_cast<std::size_t>(nranks);
   // Every byte of a slot is written to the memory and read from it.
   NodeType type;
+  type.one_memory = true;
   type.resources = {{"GPU memory", kGpuMemoryApart * memory_bandwidth / 2}};
   const Route through_memory{{0}, constants.synchronisation_us, false};
   type.local.assign(n, std::vector<Route>(n, through_memory));

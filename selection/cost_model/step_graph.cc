@@ -142,9 +142,7 @@ class Builder {
 
   void CountSends() {
     if (one_memory_) {
-      const bool side_by_side = representatives_.members().front().one_launch;
-      // A slot is written and read.
-      graph_.slots_of_a_crossing = (side_by_side ? kGpuMemoryApart / kGpuMemorySideBySide : 1) / 2;
+      graph_.slots_of_a_crossing = SlotsOfAnAccess(representatives_.members().front().one_launch);
       return CountAccesses();
     }
     for (const auto& each : filled_) {
@@ -345,13 +343,8 @@ class Builder {
     return fetching;
   }
 
-  // Every operand passes the memory that all ranks share, but for slots that refer to another one.
   int AccessesOf(int index, const schedule::Step& step) const {
-    auto operands = step.reads.size() + step.writes.size();
-    if (refers_[index] != Referred::nothing) {
-      operands -= static_cast<std::size_t>(std::count_if(step.writes.begin(), step.writes.end(), IsSlot));
-    }
-    return static_cast<int>(operands);
+    return schedule::AccessesOf(step, refers_[index] != Referred::nothing);
   }
   void CountAccesses() {
     int index = 0;
@@ -402,8 +395,7 @@ class Builder {
   const RepresentativeRanks& representatives_;
   // Ranks that share a node's cores share its memory too.
   const bool shared_memory_ = machine_.costs().cores > 0;
-  // All ranks' data is in the memory of one GPU, which is a resource even for what does not leave a rank.
-  const bool one_memory_ = !machine_.RouteOf(0, 0, 0).resources.empty();
+  const bool one_memory_ = machine_.one_memory();
   std::vector<LaneOf> lanes_;
   int steps_ = 0;
   std::vector<Passage> filled_;

@@ -7,7 +7,9 @@
 #include <set>
 #include <unordered_map>
 
+#include "algorithms/schedule/binding.h"
 #include "base/error.h"
+#include "selection/cost_model/machine_constants.h"
 
 namespace tutti::simulator {
 namespace {
@@ -77,6 +79,7 @@ class Flattener {
     for (const int node : node_classes_.node_of) {
       for (const int rank : rank_layout_.ranks_on[node]) Add(source_(rank));
     }
+    if (machine_.one_memory()) AddMemory();
     for (const auto& [writer, reads] : strangers_) Resolve(writer, reads);
     for (std::size_t e = 0; e < flat_.edges_.size(); ++e) Join(static_cast<int>(e));
   }
@@ -92,8 +95,21 @@ class Flattener {
     return rank_layout_.ranks_on[node_classes_.StandInFor(rank_layout_.node_of[rank])][place_[rank]];
   }
 
+  // A flow of each lane: its steps' accesses.
+  void AddMemory() {
+    for (std::uint32_t number = 0; number < flat_.lanes_.size(); ++number) {
+      const FlatLane& lane = flat_.lanes_[number];
+      FlatConnection memory{lane.rank, lane.rank, lane.channel, number};
+      memory.route = machine_.RouteOf(lane.rank, lane.rank, lane.channel).resources;
+      memory.per_byte = cost_model::SlotsOfAnAccess(one_launch_);
+      flat_.connections_.push_back(std::move(memory));
+    }
+  }
+
   void Add(const schedule::Schedule& schedule) {
     if (flat_.channels_ == 0) Begin(schedule);
+    one_launch_ = schedule.one_launch;
+    may_refer_ = schedule.reference_safe;
     for (std::size_t c = 0; c < schedule.channels.size(); ++c) {
       const auto first = static_cast<std::uint32_t>(flat_.lanes_.size());
       const auto& lanes = schedule.channels[c].lanes;
@@ -129,6 +145,8 @@ class Flattener {
   void AddStep(FlatLane& lane, const schedule::Step& step) {
     FlatStep flat{.block = step.block, .first = static_cast<std::uint32_t>(flat_.operands_.size())};
     flat.afters = static_cast<std::uint8_t>(step.after.size());
+    flat.accesses =
+        static_cast<std::uint16_t>(schedule::AccessesOf(step, may_refer_ && schedule::ReferableOf(step) != -1));
     const auto number = static_cast<std::uint32_t>(flat_.lanes_.size());
     for (const schedule::Operand& read : step.reads) {
       if (read.kind != schedule::OperandKind::from && read.kind != schedule::OperandKind::post) {
@@ -173,7 +191,7 @@ class Flattener {
       const std::uint32_t connection = ConnectionOf({lane.rank, reader, lane.channel, kPost}, number);
       flat_.operands_.push_back(connection);
       const bool first = reached.insert(rank_layout_.node_of[reader]).second;
-      flat_.connections_[connection].rides_along = shared_memory && !first;
+      if (shared_memory && !first) flat_.connections_[connection].rides_along = true;
     }
   }
 
@@ -183,6 +201,7 @@ class Flattener {
       const cost_model::Route route = machine_.RouteOf(name.from, name.to, name.channel);
       FlatConnection connection{name.from, name.to, name.channel, lane};
       connection.network = route.network;
+      connection.rides_along = machine_.one_memory();
       connection.per_byte = 1 / machine_.costs().protocol_efficiency[wire_];
       const int node = rank_layout_.node_of[name.from];
       for (const int resource : route.resources) {
@@ -263,6 +282,7 @@ class Flattener {
   std::unordered_map<Name, std::uint32_t, NameHash> connections_, edges_;
   std::vector<Name> names_;                     // by edge
   std::map<int, std::vector<Read>> strangers_;  // by writer
+  bool one_launch_ = false, may_refer_ = false;
 };
 
 FlatSchedules::FlatSchedules(const cost_model::Machine& machine, const Source& source, const schedule::Extents& extents,

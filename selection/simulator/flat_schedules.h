@@ -36,6 +36,7 @@ struct FlatStep {
   std::uint16_t fills = 0;    // slots written; a post counts for each reader
   std::uint16_t memory = 0;   // operands read and written that are no slots
   std::uint16_t writes = 0;   // slots written; a post counts once
+  std::uint16_t accesses = 0;  // to the memory, on a machine with one (AccessesOf)
   std::uint8_t afters = 0;
 };
 
@@ -61,7 +62,7 @@ struct FlatConnection {
   std::vector<int> route = {};  // resources, of the nodes that are simulated
   double per_byte = 1;          // link bytes per data byte
   bool network = false;         // the writer does not wait for the bytes to be across
-  bool rides_along = false;     // a post in shared memory: its bytes cross with those for the node's first reader
+  bool rides_along = false;     // its bytes cross otherwise: with a post's for its node's first reader, or as accesses
 };
 
 // A reader's end.
@@ -90,7 +91,11 @@ class FlatSchedules {
   std::span<const std::uint32_t> Afters(const FlatStep& step) const {
     return Operands(step.first + step.empties + step.fills, std::size_t{2} * step.afters);
   }
+  // On a machine with one memory, the last connections are the lanes' own ways to it, in the lanes' order.
   std::span<const FlatConnection> connections() const { return connections_; }
+  std::uint32_t MemoryOf(std::uint32_t lane) const {
+    return static_cast<std::uint32_t>(connections_.size() - lanes_.size()) + lane;
+  }
   std::span<const FlatEdge> edges() const { return edges_; }
 
   // Bytes of a chunk of the step's block; -1: the step is skipped for this chunk.

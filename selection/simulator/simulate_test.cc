@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "algorithms/builders/build.h"
 #include "algorithms/builders/steps.h"
 #include "base/error.h"
+#include "selection/cost_model/machine_constants.h"
+#include "selection/cost_model/machine_of_system.h"
 #include "selection/cost_model/test_machines.h"
 
 namespace tutti::simulator {
@@ -53,6 +56,28 @@ TEST(Simulate, AnExecutorPaysForWhatItTouches) {
   const cost_model::Machine machine = cost_model::SwitchedMachine(1, 2, costs);
   // Each step reads and writes 1 MB at 10 GB/s; the writer's bytes cross no faster than that.
   EXPECT_DOUBLE_EQ(DurationOf(machine, OneMessage(), 1'000'000, kBulk), 200 + 1 + 200);
+}
+
+// Every operand passes a memory that all ranks share, at the pace that the schedule's blocks get from it.
+TEST(Simulate, RanksOfOneGpuShareItsMemory) {
+  constexpr double kGBps = 3352;
+  constexpr std::size_t kBytes = std::size_t{1} << 30;
+  for (const int nranks : {2, 8}) {
+    const cost_model::Machine machine = cost_model::MachineOfOneGpu(nranks, 90, kGBps, 256);
+    for (const auto algorithm : {tuttiAlgorithmPeerMemory, tuttiAlgorithmRing}) {
+      const auto schedule_of = [&](int rank) {
+        return *builders::Build(algorithm, {schedule::Collective::all_gather, rank, nranks, 0, 32});
+      };
+      const auto result = Simulate({machine, schedule_of,
+                                    schedule::UniformExtents(schedule::Collective::all_gather, nranks, nranks, kBytes),
+                                    {ring::Protocol::bulk, 1 << 20}, 0});
+      // Each block is read once by peer memory, and by every rank of a ring; each output is written once.
+      const bool peer_memory = algorithm == tuttiAlgorithmPeerMemory;
+      const double bytes = static_cast<double>(kBytes) * nranks * (nranks + (peer_memory ? 1 : nranks));
+      const double share = peer_memory ? cost_model::kGpuMemoryInTurn : cost_model::kGpuMemoryApart;
+      EXPECT_NEAR(result.duration_us / (bytes / (share * kGBps * 1e3)), 1, 0.1) << schedule::NameOf(algorithm) << nranks;
+    }
+  }
 }
 
 TEST(Simulate, OverTheNetworkTheStepEndsBeforeTheBytesAreAcross) {

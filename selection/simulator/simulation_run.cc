@@ -210,6 +210,13 @@ void SimulationRun::Begin(std::uint32_t number) {
     const double crossing = static_cast<double>(bytes) * connection.per_byte;
     StartFlow(c, bytes, moving > 0 ? crossing * kPicosecondsPerByteAtOneGB / moving : kInfinity);
   }
+  if (input_.machine.one_memory() && step.accesses > 0 && bytes > 0) {
+    ++lane.crossing;
+    const std::int64_t accessed = bytes * step.accesses;
+    const std::uint32_t memory = schedules_.MemoryOf(number);
+    const double crossing = static_cast<double>(accessed) * schedules_.connections()[memory].per_byte;
+    StartFlow(memory, accessed, moving > 0 ? crossing * kPicosecondsPerByteAtOneGB / moving : kInfinity);
+  }
   if (lane.crossing == 0) events_.Push(now_ + step_time_ + std::llround(moving), What::step_ends, number);
 }
 
@@ -223,7 +230,7 @@ void SimulationRun::EndFlow(std::uint32_t c) {
   flows_.End(static_cast<int>(c));
   const FlatConnection& flat = schedules_.connections()[c];
   Connection& connection = connections_[c];
-  if (input_.timeline != nullptr) {
+  if (input_.timeline != nullptr && flat.from != flat.to) {
     input_.timeline->flows.push_back({flat.from, flat.to, flat.channel,
                                       static_cast<double>(connection.bytes) * flat.per_byte,
                                       ToMicroseconds(connection.began), ToMicroseconds(now_), flat.route});
