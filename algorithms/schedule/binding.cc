@@ -60,8 +60,8 @@ int ReferableOf(const Step& step) {
 }
 
 int AccessesOf(const Step& step, bool refers) {
-  const auto slots = std::count_if(step.writes.begin(), step.writes.end(),
-                                   [](const Operand& write) { return IsSlot(write.kind); });
+  const auto slots =
+      std::count_if(step.writes.begin(), step.writes.end(), [](const Operand& write) { return IsSlot(write.kind); });
   return static_cast<int>(std::ssize(step.reads) + std::ssize(step.writes) - (refers ? slots : 0));
 }
 

@@ -68,14 +68,17 @@ TEST(Simulate, RanksOfOneGpuShareItsMemory) {
       const auto schedule_of = [&](int rank) {
         return *builders::Build(algorithm, {schedule::Collective::all_gather, rank, nranks, 0, 32});
       };
-      const auto result = Simulate({machine, schedule_of,
+      const auto result = Simulate({machine,
+                                    schedule_of,
                                     schedule::UniformExtents(schedule::Collective::all_gather, nranks, nranks, kBytes),
-                                    {ring::Protocol::bulk, 1 << 20}, 0});
+                                    {ring::Protocol::bulk, 1 << 20},
+                                    0});
       // Each block is read once by peer memory, and by every rank of a ring; each output is written once.
       const bool peer_memory = algorithm == tuttiAlgorithmPeerMemory;
       const double bytes = static_cast<double>(kBytes) * nranks * (nranks + (peer_memory ? 1 : nranks));
       const double share = peer_memory ? cost_model::kGpuMemoryInTurn : cost_model::kGpuMemoryApart;
-      EXPECT_NEAR(result.duration_us / (bytes / (share * kGBps * 1e3)), 1, 0.1) << schedule::NameOf(algorithm) << nranks;
+      EXPECT_NEAR(result.duration_us / (bytes / (share * kGBps * 1e3)), 1, 0.1)
+          << schedule::NameOf(algorithm) << nranks;
     }
   }
 }

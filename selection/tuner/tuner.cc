@@ -40,7 +40,8 @@ double AlikeOf(tuttiAlgorithm_t algorithm) {
 
 // Number of chunks of all channels, for blocks of `block` bytes. For peer memory, of a channel.
 std::size_t Pieces(const cost_model::Candidate& way, const cost_model::CostModel& cost_model, std::size_t block) {
-  if (way.algorithm == tuttiAlgorithmPeerMemory) return block / static_cast<std::size_t>(way.channels) / kLittleOfAChannel;
+  if (way.algorithm == tuttiAlgorithmPeerMemory)
+    return block / static_cast<std::size_t>(way.channels) / kLittleOfAChannel;
   const auto channels = static_cast<std::size_t>(way.channels * cost_model.unit_channels());
   const std::size_t share = (block + channels - 1) / channels;
   return channels * std::max<std::size_t>(1, (share + way.config.chunk_bytes - 1) / way.config.chunk_bytes);

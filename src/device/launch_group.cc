@@ -104,8 +104,8 @@ struct LaunchGroup::Bundle {
   std::vector<cuda_transport::DeviceArena*> plans;
   std::uint32_t blocks = 0;
   std::uint32_t threads = 0;
-  std::uint32_t collectives = 0;  // queues of them, which are the first
-  bool per_thread_elsewhere = false;  // one of them is another thread's own default stream
+  std::uint32_t collective_queues = 0;  // they are the first
+  bool per_thread_elsewhere = false;    // one of them is another thread's own default stream
 
   void AddStream(cuda_transport::CuStream stream) {
     if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
@@ -119,7 +119,7 @@ struct LaunchGroup::Bundle {
       queues.push_back({calls.rank, calls.queue, calls.lanes, blocks, most, static_cast<std::uint32_t>(works.size()),
                         static_cast<std::uint32_t>(taken)});
       blocks += most;
-      if (collectives) ++this->collectives;
+      if (collectives) ++collective_queues;
       threads = std::max(threads, calls.threads);
       const auto count = static_cast<std::ptrdiff_t>(taken);
       works.insert(works.end(), calls.works.begin(), calls.works.begin() + count);
@@ -298,7 +298,7 @@ void LaunchGroup::EnqueueCaptured(const Bundle& bundle, std::uint64_t capture) {
 void LaunchGroup::LaunchBundle(const Bundle& bundle, bool captured) {
   const cuda_transport::CuStream leader = bundle.streams.front();
   for (auto* const plans : bundle.plans) plans->Precede(leader, captured);
-  const cuda_kernels::DeviceLaunch launch = pinned_.Write(bundle.queues, bundle.works, bundle.collectives);
+  const cuda_kernels::DeviceLaunch launch = pinned_.Write(bundle.queues, bundle.works, bundle.collective_queues);
   kernels_->Launch(launch, bundle.blocks, bundle.threads, leader);
   pinned_.Enqueued(leader, captured);
 }

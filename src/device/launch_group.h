@@ -104,12 +104,12 @@ class LaunchGroup {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<int, Deposit> deposits_;             // by rank
-  Outcome* launcher_ = nullptr;  // of the thread that launches for all, while it can be called
-  std::map<int, std::thread::id> last_thread_;  // the thread of a rank's latest calls
-  std::vector<cuda_transport::CudaEvent> arrived_;  // of the other streams of a launch
-  cuda_transport::CudaEvent launched_;              // after the last launch that was not captured
-  std::optional<std::uint64_t> last_capture_;   // of the last captured launch, ...
+  std::map<int, Deposit> deposits_;                      // by rank
+  Outcome* launcher_ = nullptr;                          // of the thread that launches for all, while it can be called
+  std::map<int, std::thread::id> last_thread_;           // the thread of a rank's latest calls
+  std::vector<cuda_transport::CudaEvent> arrived_;       // of the other streams of a launch
+  cuda_transport::CudaEvent launched_;                   // after the last launch that was not captured
+  std::optional<std::uint64_t> last_capture_;            // of the last captured launch, ...
   cuda_transport::CuGraphNode last_captured_ = nullptr;  // ... and its node
 };
 

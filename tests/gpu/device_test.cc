@@ -223,8 +223,7 @@ TEST_F(Device, GraphsThatForkKeepTheOrder) {
       ASSERT_TRUE(Ok(tuttiGroupStart()));
       for (int r = 0; r < kRanks; ++r) {
         auto* const mine = from + static_cast<std::size_t>(r) * kCount;
-        ASSERT_TRUE(
-            Ok(tuttiAllReduce(mine, mine, kCount, tuttiUint32, tuttiSum, comms[r], r == 0 ? first : second)));
+        ASSERT_TRUE(Ok(tuttiAllReduce(mine, mine, kCount, tuttiUint32, tuttiSum, comms[r], r == 0 ? first : second)));
       }
       ASSERT_TRUE(Ok(tuttiGroupEnd()));
     };

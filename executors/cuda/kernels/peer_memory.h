@@ -23,7 +23,7 @@ struct PeerState {
   DeviceWorkQueue queue;
   Buffers own;
   std::uint32_t block, chunk;
-  std::uint64_t sequence, digest;          // with this operation
+  std::uint64_t sequence, digest;  // with this operation
 
   template <typename T>
   TUTTI_DEVICE const T& At(std::size_t byte) const {
@@ -132,7 +132,7 @@ TUTTI_DEVICE void MovePeers(PeerState& peers, Move& move) {
     Carry(move);
     Sync();
     if (peers.chunk + 1 >= peers.At<DeviceStep>(kPeerStepAt).chunks) return;
-    Sync();
+    Sync();  // all have looked
     if (ThreadIndex() == 0) ++peers.chunk;
     Sync();
   }
