@@ -43,7 +43,7 @@ constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
     {BuildAllToAllBroadcast, Forms(all_reduce)},
     {},  // its schedules come from a file (program.h)
     {BuildRecursiveDoubling, Forms(all_reduce), Symmetry::exchange},
-    {BuildPeerMemory, kEveryForm & ~Bit(all_to_all), Symmetry::rotation},
+    {BuildPeerMemory, kEveryForm, Symmetry::rotation},
 }};
 
 }  // namespace
@@ -64,6 +64,7 @@ bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks) {
   const bool at_once =
       algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot || algorithm == tuttiAlgorithmPeerMemory;
   if (at_once && IsReducing(collective) && nranks > kMaxReads) return false;
+  if (algorithm == tuttiAlgorithmPeerMemory && nranks > kMaxReads) return false;
   if (algorithm == tuttiAlgorithmGrouped && nranks > kMaxGroupedRanks) return false;
   return (kAlgorithms[algorithm].forms & Bit(collective)) != 0;
 }

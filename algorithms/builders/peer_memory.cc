@@ -3,7 +3,8 @@
 // ranks run in one launch, which begins when all have called.
 //
 // It also works in place, where a rank's input is its output: a step reads its block from all buffers before it writes
-// it to any, and no other step touches that block.
+// it to any, and no other step touches that block. Only an all-to-all does not: each block is read by one rank and
+// overwritten by another.
 #include <utility>
 
 #include "algorithms/builders/builders.h"
@@ -17,7 +18,7 @@ std::vector<Operand> Contributions(int rank, int n) {
   return ContributionsInRankOrder(rank, n, rank, [rank](int q) { return OfPeer(q, Scaled(rank)); });
 }
 
-// The block's places in all results, this rank's first (Append).
+// The block's places in all results.
 std::vector<Operand> Everywhere(int rank, int n) {
   std::vector<Operand> writes{Out(rank)};
   for (const int q : Others(rank, n)) writes.push_back(OfPeer(q, Out(rank)));
@@ -40,13 +41,27 @@ Step StepOf(const ScheduleRequest& request) {
   }
 }
 
+// A lane fetches one rank's block.
+Channel AllToAll(int rank, int n) {
+  Channel channel;
+  channel.lanes.push_back({{MakeStep(rank, {In(rank)}, {Out(rank)})}});
+  for (const int q : Others(rank, n)) {
+    channel.lanes.push_back({{MakeStep(n + q, {OfPeer(q, In(rank))}, {Out(q)})}});
+  }
+  return channel;
+}
+
+Channel ChannelFor(const ScheduleRequest& request) {
+  if (request.collective == Collective::all_to_all) return AllToAll(request.rank, request.nranks);
+  return ChannelOf(Lane{{StepOf(request)}});
+}
+
 }  // namespace
 
 Schedule BuildPeerMemory(const ScheduleRequest& request) {
-  Lane lane;
-  Append(lane.steps, StepOf(request));
-  Schedule schedule = Answer(request, tuttiAlgorithmPeerMemory, request.nranks, ChannelOf(std::move(lane)));
+  Schedule schedule = Answer(request, tuttiAlgorithmPeerMemory, request.nranks, ChannelFor(request));
   schedule.one_launch = true;
+  schedule.separate_input = request.collective == Collective::all_to_all;
   schedule.reference_safe = schedule.reference_safe_in_place = true;  // it has no slots
   return schedule;
 }

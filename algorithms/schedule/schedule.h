@@ -28,7 +28,7 @@
 //     `final` is applied exactly once, last, to each element of the result;
 //   - only schedules that run in one launch name other ranks' buffers;
 //   - scratch[b] is one chunk long (whole_scratch: a block); it carries nothing from one chunk to the next;
-//   - a step has at most kMaxReads reads and kMaxWrites writes, and a connection appears in it once.
+//   - a step has at most kMaxReads reads and MostWrites writes, and a connection appears in it once.
 //
 // Thread-safety: value types.
 #pragma once
@@ -142,6 +142,8 @@ struct Schedule {
   // All ranks' parts run in one launch: none begins before all ranks have called, and none's caller goes on before all
   // have ended. Steps may then name other ranks' buffers.
   bool one_launch = false;
+  // It writes where other ranks may still read if the call is in place: an executor then first copies the input.
+  bool separate_input = false;
   int connections = 1;  // from each rank to each other, in each channel
   std::vector<Channel> channels;
   // Whether a slot may carry a reference to this rank's input or output instead of the data, (a) when input and output
@@ -157,6 +159,9 @@ struct Schedule {
   // The number of pieces that a call's bytes (UniformExtents) are cut into: of a whole buffer, or of one rank's block.
   int pieces() const { return HasBlocksOfRanks(collective) ? parts() : blocks; }
 };
+
+// In one launch, a step may write to the buffers of as many ranks as it may read from.
+inline int MostWrites(const Schedule& schedule) { return schedule.one_launch ? kMaxReads : kMaxWrites; }
 
 // Operands, spelt as in the examples above.
 inline Operand In(int block) { return {OperandKind::input, -1, static_cast<std::int16_t>(block)}; }

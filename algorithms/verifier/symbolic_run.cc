@@ -102,7 +102,8 @@ Cell& SymbolicRun::CellOf(int rank, const Operand& operand, int chunk) {
   if (operand.kind == OperandKind::scratch) {
     return memory[2 * blocks_ * chunks_ + (ranks_[rank].whole_scratch ? block * chunks_ + chunk : block)];
   }
-  const bool same = options_.in_place && HasInput(ranks_[rank], block) && HasOutput(ranks_[rank], block);
+  const bool same = options_.in_place && !ranks_[rank].separate_input && HasInput(ranks_[rank], block) &&
+                    HasOutput(ranks_[rank], block);
   const int buffer = operand.kind == OperandKind::input || same ? 0 : 1;
   return memory[(buffer * blocks_ + block) * chunks_ + chunk];
 }
@@ -239,7 +240,8 @@ void SymbolicRun::Order(Actor& actor, const Step& step) {
 void SymbolicRun::CheckLength(const Actor& actor, const Operand& operand, int length) const {
   if (operand.kind != OperandKind::input && operand.kind != OperandKind::output) return;
   const bool received = operand.kind == OperandKind::output && ranks_.front().collective == Collective::all_to_all;
-  const int own = LengthOf(actor.rank, operand.block + (received ? blocks_ : 0), actor.chunk);
+  const int owner = operand.peer != -1 ? operand.peer : actor.rank;
+  const int own = LengthOf(owner, operand.block + (received ? blocks_ : 0), actor.chunk);
   if (own == length) return;
   Fail(EventOf(actor), fmt::format("the step's chunk has length {}, but that of {}[{}] has length {}", length,
                                    operand.kind == OperandKind::input ? "in" : "out", operand.block, own));

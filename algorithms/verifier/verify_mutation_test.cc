@@ -81,6 +81,17 @@ TEST(Mutation, MissingAfterInAllToAll) {
   ExpectFound(ranks, options, {"rank 2 of 3, channel 0, lane 1, step 1, chunk 0", "overwritten"});
 }
 
+TEST(Mutation, InputThatIsNotSeparate) {
+  auto ranks = BuildAll(tuttiAlgorithmPeerMemory, all_to_all, 3);
+  VerifyOptions options = Twice(9);
+  options.in_place = true;
+  EXPECT_EQ(Verify(ranks, options), std::nullopt);
+  for (Schedule& rank : ranks) rank.separate_input = false;
+  EXPECT_NE(Verify(ranks, options), std::nullopt);
+  options.in_place = false;
+  EXPECT_EQ(Verify(ranks, options), std::nullopt) << "out of place it is not needed";
+}
+
 TEST(Mutation, MissingFinal) {
   auto ranks = BuildAll(tuttiAlgorithmTwoShot, all_reduce, 3);
   Steps(ranks[1], 1)[0].final = false;

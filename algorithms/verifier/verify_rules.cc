@@ -46,9 +46,9 @@ class RankRules {
     const int blocks = schedule_.collective == Collective::all_to_all ? 2 * schedule_.blocks : schedule_.blocks;
     if (step.block < 0 || step.block >= blocks) return fmt::format("there is no block {}", step.block);
     if (step.reads.empty() || step.writes.empty()) return "a step must have at least one read and one write";
-    if (Size(step.reads) > kMaxReads || Size(step.writes) > kMaxWrites) {
+    if (Size(step.reads) > kMaxReads || Size(step.writes) > MostWrites(schedule_)) {
       return fmt::format("{} reads and {} writes; the limits are {} and {}", step.reads.size(), step.writes.size(),
-                         kMaxReads, kMaxWrites);
+                         kMaxReads, MostWrites(schedule_));
     }
     if (step.final && !IsReducing(schedule_.collective))
       return "this collective does not reduce, so no step can be final";
@@ -172,7 +172,8 @@ std::optional<std::string> CheckRules(std::span<const Schedule> ranks) {
     if (schedule.collective != first.collective || schedule.root != first.root || schedule.blocks != first.blocks ||
         schedule.connections != first.connections || schedule.channels.size() != first.channels.size() ||
         schedule.reference_safe != first.reference_safe ||
-        schedule.reference_safe_in_place != first.reference_safe_in_place || schedule.one_launch != first.one_launch) {
+        schedule.reference_safe_in_place != first.reference_safe_in_place || schedule.one_launch != first.one_launch ||
+        schedule.separate_input != first.separate_input) {
       return fmt::format(
           "ranks 0 and {} differ in collective, root, blocks, connections, channels, reference safety or launch", r);
     }

@@ -77,9 +77,9 @@ schedule::Schedule Shared(schedule::Schedule schedule) {
   return schedule;
 }
 
-bool HasOneStep(const schedule::Schedule& schedule) {
+bool HasOneStepInEachLane(const schedule::Schedule& schedule) {
   const auto& lanes = schedule.channels.front().lanes;
-  return lanes.size() == 1 && lanes.front().steps.size() == 1;
+  return std::all_of(lanes.begin(), lanes.end(), [](const schedule::Lane& lane) { return lane.steps.size() == 1; });
 }
 
 }  // namespace
@@ -98,6 +98,19 @@ struct DeviceProgram::Image {
   std::vector<BoundLane> lanes;
   std::size_t longest_chunk = 0;
   std::size_t staged = 0;  // strided operands of any step that may reduce
+
+  // Puts the steps of all lanes into the first one. REQUIRES: they have no slots, and do not wait for each other.
+  void JoinLanes() {
+    BoundLane& all = lanes.front();
+    for (std::size_t l = 1; l < lanes.size(); ++l) {
+      for (cuda_kernels::DeviceStep step : lanes[l].steps) {
+        step.operands += static_cast<std::uint32_t>(all.operands.size());
+        all.steps.push_back(step);
+      }
+      all.operands.insert(all.operands.end(), lanes[l].operands.begin(), lanes[l].operands.end());
+    }
+    lanes.resize(1);
+  }
 
   // Writes the lane's table to `tables` and its location to the lane.
   cuda_kernels::DeviceLane Write(BoundLane& bound, Pieces& tables) const {
@@ -134,8 +147,9 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
     Throw(tuttiInternalError, "a chunk of {} bytes does not fit into a {} slot of {} bytes on a GPU",
           config_.chunk_bytes, ring::NameOf(config_.protocol), capacity);
   }
-  if (schedule_.one_launch && (schedule_.nranks > static_cast<int>(cuda_kernels::kMostLaunchedTogether) ||
-                               !HasOneStep(schedule_) || strided.input != nullptr || strided.output != nullptr)) {
+  if (schedule_.one_launch &&
+      (schedule_.nranks > static_cast<int>(cuda_kernels::kMostLaunchedTogether) || !HasOneStepInEachLane(schedule_) ||
+       strided.input != nullptr || strided.output != nullptr)) {
     Throw(tuttiInternalError, "the kernel cannot run this schedule of {} ranks in one launch", schedule_.nranks);
   }
   Image image{strided, {}};
@@ -143,6 +157,7 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
     AddChannel(image, static_cast<int>(c), fabric, first_channel);
   }
   lanes_ = static_cast<std::uint32_t>(image.lanes.size());
+  if (schedule_.one_launch) image.JoinLanes();
   threads_ = ThreadsFor(config_, strided, (image.longest_chunk + blocks_of_a_lane_ - 1) / blocks_of_a_lane_);
 
   Pieces tables;
@@ -156,8 +171,10 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
   pieces.Add(lanes);
   const auto tables_at = pieces.Add(tables.Padded());
   if (schedule_.one_launch) {
-    if (tables_at != cuda_kernels::kPeerStepAt) Throw(tuttiInternalError, "the plan is not in a row");
     peer_plan_vectors_ = static_cast<std::uint16_t>(pieces.Padded().size() / cuda_kernels::kVectorBytes);
+    if (tables_at != cuda_kernels::kPeerStepsAt || peer_plan_vectors_ > cuda_kernels::kPeerPlanVectors) {
+      Throw(tuttiInternalError, "a plan for one launch has {} vectors, or is not in a row", peer_plan_vectors_);
+    }
   }
   std::vector<schedule::Strided> sides;
   for (const schedule::Strided* const side : {strided.input, strided.output}) {

@@ -41,7 +41,7 @@ steps_of_correct() {
   tested litmus 60 'DeviceLitmus.*' 'DeviceLitmus.*'
   tested smoke 60 "Device.GraphsReplay:$threads/2_ranks_direct" Device.GraphsReplay
   tested threads 120 "$threads/2_*:$threads/3_*chosen:$threads/4_*:$threads/1_*chosen" "$threads/2_ranks_direct"
-  tested calls 90 'Device.EveryTypeAndOperator:Device.PeerMemory*:Device.RanksThat*:Device.Chunks*:Device.One*:Device.Messages*:Device.Windows:Device.Registered*' Device.OneThreadForAllRanks
+  tested calls 90 'Device.EveryTypeAndOperator:Device.PeerMemory*:Device.AllToAll*:Device.RanksThat*:Device.Chunks*:Device.One*:Device.Messages*:Device.Windows:Device.Registered*' Device.OneThreadForAllRanks
   tested graphs 90 'Device.Graphs*:Device.LongGroups*' Device.LongGroupsAreCaptured
   tested faults 120 'Device.Refuses*:Device.Calls*:Device.Captured*:Device.Roots*:Device.ADead*:Device.ARank*:Device.Abort*:Device.References*:Device.RegisteredMemory*' Device.AbortEndsTheKernels TUTTI_TIMEOUT_MS=600000
   tested processes 120 "$processes/2_*:$processes/3_*chosen:$processes/4_*two_shot" "$processes/2_ranks_direct"

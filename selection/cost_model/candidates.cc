@@ -223,6 +223,11 @@ std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Tu
   if (algorithm == tuttiAlgorithmPeerMemory && !tuning.one_launch) {
     return "does not support ranks that share no process and GPU";
   }
+  const bool lane_for_each_rank =
+      algorithm == tuttiAlgorithmPeerMemory && kind.collective == schedule::Collective::all_to_all;
+  if (lane_for_each_rank && tuning.most_lanes != 0 && tuning.nranks > tuning.most_lanes) {
+    return "has a thread block for every pair of ranks, and the GPU has not so many";
+  }
   if (algorithm == tuttiAlgorithmProgram) {
     const auto* program = tuning.programs[static_cast<std::size_t>(kind.collective)];
     if (program == nullptr) return "does not support it: TUTTI_PROGRAM names no program for it";

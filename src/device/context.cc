@@ -282,9 +282,7 @@ void DeviceContext::Copy(void* to, cuda_transport::CuStream writer, const void* 
     between->Block(writer);
   }
   if (bytes > 0 && to != from) {
-    driver.Check(driver.cuMemcpyAsync(reinterpret_cast<cuda_transport::CuPointer>(to),
-                                      reinterpret_cast<cuda_transport::CuPointer>(from), bytes, writer),
-                 "cuMemcpyAsync");
+    cuda_transport::EnqueueCopy(driver, to, from, bytes, writer);
   }
   if (between) {
     between->Record(writer);
@@ -379,7 +377,7 @@ DevicePart DeviceContext::Prepare(std::span<const plan::Operation* const> operat
       const auto index = StateLayout::Queue(nranks_, peer, sends);
       auto* const queues = reinterpret_cast<cuda_kernels::DeviceQueue*>(state_.data() + layout.queues_at);
       auto* const lanes = reinterpret_cast<std::uint64_t*>(state_.data() + layout.lanes_at);
-      part.queues.push_back({state, queues + index, lanes + StateLayout::Lane(index), peer, sends, {}, {}, {}, 0});
+      part.queues.push_back({state, queues + index, lanes + StateLayout::Lane(index), peer, sends, {}, {}, {}, {}, 0});
       queue = part.queues.end() - 1;
     }
     if (plan.program.lanes() > kMostLanes) {
@@ -387,7 +385,9 @@ DevicePart DeviceContext::Prepare(std::span<const plan::Operation* const> operat
     }
     queue->works.push_back(WorkOf(*operation, plan));
     queue->blocks.push_back(plan.program.blocks());
-    queue->alone.push_back(plan.program.schedule().one_launch);
+    const auto& schedule = plan.program.schedule();
+    queue->alone.push_back(schedule.one_launch);
+    queue->copied.push_back(schedule.separate_input && operation->in_place ? plan.used.input : 0);
     queue->threads = std::max(queue->threads, plan.program.threads());
     ++plan.operations;
     last_plan_ = &plan;

@@ -100,6 +100,7 @@ void PlaceAfter(const cuda_transport::CudaDriver& driver, cuda_transport::CuStre
 struct LaunchGroup::Bundle {
   std::vector<cuda_kernels::DeviceWorkQueue> queues;
   std::vector<cuda_kernels::DeviceWork> works;
+  std::vector<std::size_t> copied;                // by work (DeviceCalls)
   std::vector<cuda_transport::CuStream> streams;  // the first is the launch stream
   std::vector<cuda_transport::DeviceArena*> plans;
   std::uint32_t blocks = 0;
@@ -123,9 +124,11 @@ struct LaunchGroup::Bundle {
       threads = std::max(threads, calls.threads);
       const auto count = static_cast<std::ptrdiff_t>(taken);
       works.insert(works.end(), calls.works.begin(), calls.works.begin() + count);
+      copied.insert(copied.end(), calls.copied.begin(), calls.copied.begin() + count);
       calls.works.erase(calls.works.begin(), calls.works.begin() + count);
       calls.blocks.erase(calls.blocks.begin(), calls.blocks.begin() + count);
       calls.alone.erase(calls.alone.begin(), calls.alone.begin() + count);
+      calls.copied.erase(calls.copied.begin(), calls.copied.begin() + count);
     }
     std::erase_if(part.queues, [](const DeviceCalls& calls) { return calls.works.empty(); });
   }
@@ -298,7 +301,13 @@ void LaunchGroup::EnqueueCaptured(const Bundle& bundle, std::uint64_t capture) {
 void LaunchGroup::LaunchBundle(const Bundle& bundle, bool captured) {
   const cuda_transport::CuStream leader = bundle.streams.front();
   for (auto* const plans : bundle.plans) plans->Precede(leader, captured);
-  const cuda_kernels::DeviceLaunch launch = pinned_.Write(bundle.queues, bundle.works, bundle.collective_queues);
+  auto works = bundle.works;
+  std::vector<cuda_transport::StreamMemory> copies;  // freed behind the launch
+  for (std::size_t w = 0; w < works.size(); ++w) {
+    if (bundle.copied[w] == 0) continue;
+    works[w].input = copies.emplace_back(device_.driver(), works[w].input, bundle.copied[w], leader).data();
+  }
+  const cuda_kernels::DeviceLaunch launch = pinned_.Write(bundle.queues, works, bundle.collective_queues);
   kernels_->Launch(launch, bundle.blocks, bundle.threads, leader);
   pinned_.Enqueued(leader, captured);
 }

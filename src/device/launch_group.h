@@ -35,6 +35,7 @@ struct DeviceCalls {
   std::vector<cuda_kernels::DeviceWork> works;
   std::vector<std::uint32_t> blocks;  // by work
   std::vector<bool> alone;            // by work: no other collective is in its launch
+  std::vector<std::size_t> copied;    // by work: bytes of its input that are copied first (Schedule::separate_input)
   std::uint32_t threads = 0;
 };
 

@@ -92,6 +92,63 @@ TEST_F(Device, PeerMemoryInSharesAndChunks) {
   }
 }
 
+// Where some ranks' calls are in place, peer memory moves copies of their inputs; also in a graph's replays.
+TEST_F(Device, AllToAllInPlaceOnSomeRanks) {
+  RunAlone([] {
+    constexpr std::size_t kRanks = 3, kCount = 5000, kAll = kRanks * kCount;
+    constexpr int kReplays = 3;
+    const Gpu gpu(0);
+    tuttiComm_t comms[kRanks];
+    ASSERT_TRUE(Ok(tuttiCommInitAll(comms, kRanks, nullptr)));
+    const auto stream = gpu.NewStream();
+    auto* const inputs =
+        reinterpret_cast<std::uint32_t*>(gpu.AllocateShared(2 * kRanks * kAll * sizeof(std::uint32_t)));
+    std::uint32_t* const outputs = inputs + kRanks * kAll;
+    const auto value = [](std::size_t from, std::size_t to, std::size_t i) {
+      return static_cast<std::uint32_t>((from * kRanks + to) * kCount + i);
+    };
+    const auto in_place = [](std::size_t rank) { return rank != 1; };
+    const auto fill = [&] {
+      for (std::size_t i = 0; i < kRanks * kAll; ++i) inputs[i] = value(i / kAll, i % kAll / kCount, i % kCount);
+    };
+    const auto call = [&] {
+      ASSERT_TRUE(Ok(tuttiGroupStart()));
+      for (std::size_t r = 0; r < kRanks; ++r) {
+        std::uint32_t* const input = inputs + r * kAll;
+        ASSERT_TRUE(
+            Ok(tuttiAlltoAll(input, in_place(r) ? input : outputs + r * kAll, kCount, tuttiUint32, comms[r], stream)));
+      }
+      ASSERT_TRUE(Ok(tuttiGroupEnd()));
+    };
+    gpu.BeginCapture(stream);
+    call();
+    auto* const graph = gpu.EndCapture(stream);
+    for (int replay = 0; replay <= kReplays; ++replay) {
+      fill();
+      if (replay == 0) {
+        call();
+      } else {
+        gpu.LaunchGraph(graph, stream);
+      }
+      ASSERT_TRUE(Ok(gpu.Synchronize(stream)));
+      for (std::size_t i = 0; i < kRanks * kAll; ++i) {
+        const std::size_t rank = i / kAll;
+        const std::uint32_t* const output = in_place(rank) ? inputs : outputs;
+        ASSERT_EQ(output[i], value(i % kAll / kCount, rank, i % kCount)) << replay << ", element " << i;
+      }
+    }
+    for (auto* comm : comms) ASSERT_TRUE(Ok(tuttiCommDestroy(comm)));
+    gpu.Free(reinterpret_cast<std::byte*>(inputs));
+  });
+}
+
+// More than the steps of other algorithms may write to.
+TEST_F(Device, PeerMemoryOfManyRanks) {
+  constexpr int kRanks = 24;
+  RunCases({kRanks, "peer_memory", true, {{"TUTTI_CHANNELS", "1"}}}, MixedCases(19, 2 * kWhats, kRanks, 16 * KiB),
+           16 * KiB);
+}
+
 TEST_F(Device, ThroughHostMemory) {
   const auto cases = MixedCases(11, 3 * kWhats, 4, 256 * KiB);
   const std::vector<std::pair<std::string, std::string>> apart = {{"TUTTI_STANDIN_DEVICES", "2"},

@@ -72,6 +72,7 @@ struct Loaded {
     bind(driver.cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel");
     bind(driver.cuMemAlloc, "cuMemAlloc_v2");
     bind(driver.cuMemAllocAsync, "cuMemAllocAsync");
+    bind(driver.cuMemFreeAsync, "cuMemFreeAsync");
     bind(driver.cuMemFree, "cuMemFree_v2");
     bind(driver.cuMemGetAddressRange, "cuMemGetAddressRange_v2");
     bind(driver.cuMemGetInfo, "cuMemGetInfo_v2");

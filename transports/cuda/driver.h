@@ -85,6 +85,7 @@ struct CudaDriver {
   CuResult (*cuMemAlloc)(CuPointer* pointer, std::size_t bytes);
   CuResult (*cuMemFree)(CuPointer pointer);
   CuResult (*cuMemAllocAsync)(CuPointer* pointer, std::size_t bytes, CuStream stream);
+  CuResult (*cuMemFreeAsync)(CuPointer pointer, CuStream stream);
   CuResult (*cuMemGetAddressRange)(CuPointer* base, std::size_t* bytes, CuPointer pointer);
   CuResult (*cuMemGetInfo)(std::size_t* free, std::size_t* total);
   CuResult (*cuMemHostAlloc)(void** pointer, std::size_t bytes, unsigned flags);

@@ -84,6 +84,21 @@ void CudaMemory::Release() {
   data_ = nullptr;
 }
 
+void EnqueueCopy(const CudaDriver& driver, void* to, const void* from, std::size_t bytes, CuStream stream) {
+  driver.Check(driver.cuMemcpyAsync(reinterpret_cast<CuPointer>(to), reinterpret_cast<CuPointer>(from), bytes, stream),
+               "cuMemcpyAsync");
+}
+
+StreamMemory::StreamMemory(const CudaDriver& driver, const void* from, std::size_t bytes, CuStream stream)
+    : driver_(driver), stream_(stream) {
+  CheckAllocation(driver, driver.cuMemAllocAsync(&pointer_, bytes, stream), bytes, "cuMemAllocAsync");
+  EnqueueCopy(driver, data(), from, bytes, stream);
+}
+
+StreamMemory::~StreamMemory() {
+  if (pointer_ != 0) driver_.cuMemFreeAsync(pointer_, stream_);
+}
+
 CudaEvent::CudaEvent(const CudaDriver& driver, CuContext context) : driver_(driver), context_(context) {
   const CurrentDevice current(driver, context);
   driver.Check(driver.cuEventCreate(&event_, kCuEventDisableTiming), "cuEventCreate");
@@ -114,18 +129,12 @@ SideStream::SideStream(const CudaDriver& driver, CuContext context)
 SideStream::~SideStream() { driver_.cuStreamDestroy(stream_); }
 
 void SideStream::Copy(void* to, const void* from, std::size_t bytes) {
-  Run([&](CuStream stream) {
-    driver_.Check(
-        driver_.cuMemcpyAsync(reinterpret_cast<CuPointer>(to), reinterpret_cast<CuPointer>(from), bytes, stream),
-        "cuMemcpyAsync");
-  });
+  Run([&](CuStream stream) { EnqueueCopy(driver_, to, from, bytes, stream); });
 }
 
 void SideStream::CopyLater(void* to, const void* from, std::size_t bytes) {
   const CurrentDevice current(driver_, context_);
-  driver_.Check(
-      driver_.cuMemcpyAsync(reinterpret_cast<CuPointer>(to), reinterpret_cast<CuPointer>(from), bytes, stream_),
-      "cuMemcpyAsync");
+  EnqueueCopy(driver_, to, from, bytes, stream_);
   copied_.Record(stream_);
   pending_ = true;
 }

@@ -65,6 +65,28 @@ class CudaMemory {
   bool pinned_ = false;
 };
 
+// Copies in the stream's order. REQUIRES: the context is current. Throws tuttiUnhandledCudaError.
+void EnqueueCopy(const CudaDriver& driver, void* to, const void* from, std::size_t bytes, CuStream stream);
+
+// Memory of the device for work in one stream, allocated and freed in its order, also in a captured graph. The context
+// is current while it lives. Move-only. Throws tuttiUnhandledCudaError when none is left.
+class StreamMemory {
+ public:
+  // Holds a copy of these bytes, as they are in the stream's order.
+  StreamMemory(const CudaDriver& driver, const void* from, std::size_t bytes, CuStream stream);
+  StreamMemory(StreamMemory&& other) noexcept
+      : driver_(other.driver_), stream_(other.stream_), pointer_(std::exchange(other.pointer_, 0)) {}
+  StreamMemory& operator=(StreamMemory&&) = delete;
+  ~StreamMemory();
+
+  std::byte* data() const { return reinterpret_cast<std::byte*>(pointer_); }
+
+ private:
+  const CudaDriver& driver_;
+  CuStream stream_;
+  CuPointer pointer_ = 0;
+};
+
 // A point in a stream's work. Move-only.
 class CudaEvent {
  public:

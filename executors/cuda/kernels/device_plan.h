@@ -85,14 +85,14 @@ struct alignas(kTableAlignment) DevicePlan {
   bool whole_scratch;
 };
 
-// A plan whose step names other ranks' buffers (peer_memory.h) has one lane of one step, and all of it in a row: plan,
-// lane, step, operands.
+// A plan whose steps name other ranks' buffers (peer_memory.h) has one lane, and all of it in a row: plan, lane, steps,
+// operands. The thread blocks divide themselves among the steps: block b takes part in step b modulo their number.
 inline constexpr std::uint32_t kMostLaunchedTogether = 64;  // ranks
-inline constexpr std::size_t kPeerStepAt =
+inline constexpr std::size_t kPeerStepsAt =
     sizeof(DevicePlan) + (sizeof(DeviceLane) + kTableAlignment - 1) / kTableAlignment * kTableAlignment;
-inline constexpr std::size_t kPeerOperandsAt = kPeerStepAt + sizeof(DeviceStep);
+// One step with an operand of each rank's input and output, or one step of two operands for each rank.
 inline constexpr std::uint32_t kPeerPlanVectors =
-    kPeerOperandsAt / kTableAlignment + 2 * kMostLaunchedTogether * sizeof(DeviceOperand) / kTableAlignment;
+    (kPeerStepsAt + kMostLaunchedTogether * (sizeof(DeviceStep) + 2 * sizeof(DeviceOperand))) / kTableAlignment;
 
 // A GPU's reports to the host, in pinned memory. A checksum validates each entry, because ordering the stores would
 // cost a trip over PCIe.
@@ -163,7 +163,7 @@ struct DeviceWork {
   std::uint16_t input_window, output_window;
   std::uint8_t input_kind, output_kind;  // SlotKind
   bool scaled;
-  std::uint16_t peer_plan_vectors;  // of a plan whose step names other ranks' buffers; 0: of other plans
+  std::uint16_t peer_plan_vectors;  // of a plan whose steps name other ranks' buffers; 0: of other plans
 };
 
 // The collectives of a launch come first, in the order of the ranks.

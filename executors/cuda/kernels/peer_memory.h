@@ -1,6 +1,6 @@
-// Operations whose step names other ranks' buffers (algorithms/builders/peer_memory.cc): their ranks share a GPU and a
+// Operations whose steps name other ranks' buffers (algorithms/builders/peer_memory.cc): their ranks share a GPU and a
 // process, so all parts are in one launch, which begins when all have called. Nothing waits and nothing needs a slot. A
-// block fetches its plan and compares what all ranks have called in one trip to memory, and moves its share of the step
+// block fetches its plan and compares what all ranks have called in one trip to memory, and moves its share of a step
 // in a second one.
 //
 // Thread-safety: called by all threads of a block. Blocks do not wait for each other.
@@ -22,12 +22,20 @@ struct PeerState {
   // Here and not in registers, because the loops that move data need the registers.
   DeviceWorkQueue queue;
   Buffers own;
-  std::uint32_t block, chunk;
+  Share share;          // of the step
+  std::uint32_t block;  // of the queue
+  std::uint32_t step, chunk;
   std::uint64_t sequence, digest;  // with this operation
 
   template <typename T>
   TUTTI_DEVICE const T& At(std::size_t byte) const {
     return *reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(plan) + byte);
+  }
+  TUTTI_DEVICE const DeviceLane& Lane() const { return At<DeviceLane>(sizeof(DevicePlan)); }
+  TUTTI_DEVICE const DeviceStep& Step() const { return At<DeviceStep>(kPeerStepsAt + step * sizeof(DeviceStep)); }
+  TUTTI_DEVICE const DeviceOperand& Operand(const DeviceStep& of, std::uint32_t i) const {
+    return At<DeviceOperand>(kPeerStepsAt + Lane().steps * sizeof(DeviceStep) +
+                             (of.operands + i) * sizeof(DeviceOperand));
   }
 };
 
@@ -48,6 +56,7 @@ TUTTI_DEVICE bool FetchPeers(const DeviceLaunch& launch, const DeviceWorkQueue& 
   Vector first{};
   if (ThreadIndex() < vectors) first = LoadGlobal<Vector>(image + ThreadIndex() * kVectorBytes);
   const std::uint64_t signature = work.plan->signature;
+  const std::uint32_t steps = reinterpret_cast<const DeviceLane*>(work.plan + 1)->steps;
   const std::uint64_t sequence = LoadRelaxed(&queue.queue->sequence);
   const std::uint64_t before = LoadRelaxed(&queue.queue->digest);
   const std::uint32_t failed = LoadRelaxed(&queue.queue->failed);
@@ -76,6 +85,8 @@ TUTTI_DEVICE bool FetchPeers(const DeviceLaunch& launch, const DeviceWorkQueue& 
     peers.queue = queue;
     peers.own = {work.input, work.output};
     peers.block = BlockIndex() - queue.first_block;
+    peers.step = peers.block % steps;
+    peers.share = {peers.block / steps, queue.blocks / steps - 1};
     peers.chunk = 0;
     peers.sequence = sequence + 1;
     peers.digest = ring::NextDigest(before, signature);
@@ -86,7 +97,7 @@ TUTTI_DEVICE bool FetchPeers(const DeviceLaunch& launch, const DeviceWorkQueue& 
 // Prepares the move of a chunk. Contains no barrier.
 TUTTI_DEVICE void PreparePeers(const PeerState& peers, Move& move) {
   const auto& plan = peers.At<DevicePlan>(0);
-  const auto& step = peers.At<DeviceStep>(kPeerStepAt);
+  const auto& step = peers.Step();
   if (ThreadIndex() == 0) {
     move.divisor = step.final ? plan.divisor : 0;
     move.arithmetic = step.arithmetic || move.divisor > 1;
@@ -94,13 +105,13 @@ TUTTI_DEVICE void PreparePeers(const PeerState& peers, Move& move) {
     move.scaled = 0;
     move.reducer = plan.reducer;
     move.bytes = ring::ChunkLength(step.bytes, peers.chunk, plan.chunk_bytes);
-    move.share = {peers.block, peers.queue.blocks - 1};
+    move.share = peers.share;
     move.source_count = step.reads;
     move.destination_count = step.writes;
   }
   TUTTI_ROLLED
   for (std::uint32_t i = ThreadIndex(); i < step.reads + step.writes; i += ThreadCount()) {
-    const DeviceOperand& operand = (&peers.At<DeviceOperand>(kPeerOperandsAt))[i];
+    const DeviceOperand& operand = peers.Operand(step, i);
     const PeerState::Buffers& buffers = operand.end == kOwnMemory ? peers.own : peers.buffers[operand.end];
     // Never written through: the schedule's inputs are only read.
     std::byte* const buffer =
@@ -123,7 +134,7 @@ TUTTI_DEVICE void TellPeers(const PeerState& peers) {
   TellBegun(TakeTicket(*peers.queue.rank), peers.At<DevicePlan>(0), peers.sequence, peers.digest);
 }
 
-// Moves this block's share of the step, and reports it.
+// Moves this block's share of its step, and reports the operation.
 TUTTI_DEVICE void MovePeers(PeerState& peers, Move& move) {
   for (;;) {  // once even without data, for the report
     PreparePeers(peers, move);
@@ -131,7 +142,7 @@ TUTTI_DEVICE void MovePeers(PeerState& peers, Move& move) {
     if (peers.chunk == 0) TellPeers(peers);
     Carry(move);
     Sync();
-    if (peers.chunk + 1 >= peers.At<DeviceStep>(kPeerStepAt).chunks) return;
+    if (peers.chunk + 1 >= peers.Step().chunks) return;
     Sync();  // all have looked
     if (ThreadIndex() == 0) ++peers.chunk;
     Sync();

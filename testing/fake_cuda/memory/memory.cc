@@ -156,6 +156,15 @@ CUresult cuMemAllocAsync(CUdeviceptr* pointer, std::size_t bytes, CUstream strea
   });
 }
 
+// In a capture the memory stays: a graph that runs again would have it at the same address.
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
+  return Answer([&] {
+    const auto stream = StreamOf(handle);
+    if (const std::lock_guard lock(CaptureLock()); stream->capture != nullptr) return;
+    Enqueue(stream, [pointer] { Ranges::Instance().Remove(pointer, Kind::kDevice, CUDA_ERROR_INVALID_VALUE); });
+  });
+}
+
 // Host code may use it, too, also while kernels run.
 CUresult cuMemAllocManaged(CUdeviceptr* pointer, std::size_t bytes, unsigned flags) {
   return Answer([&] {
