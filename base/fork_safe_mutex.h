@@ -19,8 +19,8 @@ class ForkSafeMutex {
   ForkSafeMutex(const ForkSafeMutex&) = delete;
   ForkSafeMutex& operator=(const ForkSafeMutex&) = delete;
 
-  // What it guards takes some ten nanoseconds, so another thread's turn is over long before a thread would have slept and
-  // woken. Ranks that are threads of one process all pass here in every call.
+  // A thread holds it for a few look-ups, so a waiting thread pauses: a sleep and a wake-up would take much longer. Ranks
+  // that are threads of one process lock it in every call.
   void lock() {
     constexpr int kPauses = 100;
     for (int i = 0; i < kPauses; ++i) {

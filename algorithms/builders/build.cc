@@ -61,9 +61,9 @@ std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const ScheduleRequest&
 bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks) {
   if (algorithm < 0 || algorithm >= tuttiNumAlgorithms || nranks < 1) return false;
   // A rank that reduces all contributions at once is limited to kMaxReads of them.
-  const bool at_once =
-      algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot || algorithm == tuttiAlgorithmPeerMemory;
+  const bool at_once = algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot;
   if (at_once && IsReducing(collective) && nranks > kMaxReads) return false;
+  // MostWrites, too, is so many.
   if (algorithm == tuttiAlgorithmPeerMemory && nranks > kMaxReads) return false;
   if (algorithm == tuttiAlgorithmGrouped && nranks > kMaxGroupedRanks) return false;
   return (kAlgorithms[algorithm].forms & Bit(collective)) != 0;

@@ -48,7 +48,7 @@ Schedule BuildTwoLevel(const ScheduleRequest& request);
 // Two channels for each one asked for, as BuildDoubleBinaryTree. REQUIRES: all_reduce, broadcast or reduce; nranks > 1.
 Schedule BuildTwoLevelTree(const ScheduleRequest& request);
 
-// peer_memory.cc. REQUIRES: not all_to_all; nranks > 1.
+// peer_memory.cc. REQUIRES: 1 < nranks <= kMaxReads.
 Schedule BuildPeerMemory(const ScheduleRequest& request);
 
 // baselines.cc. Every rank sends everything to one server, rank 0 or the root, which sums and sends everything back:

@@ -1,4 +1,4 @@
-// What a thread does between two looks at memory that another thread is about to write: the processor gives its time to
+// Pause() is for a thread that polls memory which another thread is about to write. The processor then gives its time to
 // the other thread of the core, if there is one.
 //
 // Thread-safety: any thread.

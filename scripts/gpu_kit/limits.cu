@@ -1,4 +1,4 @@
-// What a GPU, its driver and its host give without Tutti, for the decisions that rest on it (docs/performance.md):
+// Measures a GPU, its driver and its host without Tutti. Tutti's design rests on these figures (docs/performance.md):
 // memory bandwidth by the blocks' way through the buffers, a graph's time for each launch by its edges, and the host's
 // time to launch one kernel behind and before the streams of several threads' ranks.
 //

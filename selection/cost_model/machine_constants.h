@@ -19,11 +19,11 @@ inline constexpr double kGpuChannelSkewUs = 0.04;
 // ib_write_bw post 2 to 4 million 8-byte messages a second from a core that does nothing else and polls one queue.
 inline constexpr double kProxyMessageUs = 1.0;
 
-// Of a GPU memory's bandwidth on its data sheet, as much read as written, on an H100 (docs/performance.md). The driver's
-// copy reaches 0.89: the most for blocks that take batches of a step in turn (Schedule::one_launch), of which 1 GiB took
-// 0.80 to 0.87. Blocks with contiguous parts, as channels have them, reached 0.75 (all-reduce of 1 GiB by 2 ranks).
+// Shares of the bandwidth that a GPU's data sheet gives for its memory, seen on an H100 with 1 GiB (docs/performance.md).
+// The driver's copy reaches 0.89. The model takes that for blocks that share a step (Schedule::one_launch), which reached
+// 0.77 to 0.87. Blocks that have a contiguous part each, as channels do, reached 0.75 (all-reduce by 2 ranks).
 inline constexpr double kGpuMemoryInTurn = 0.89, kGpuMemoryApart = 0.75;
-// What one access to such a memory takes of it, in slots that are written and read by blocks with parts of their own.
+// The load of one access on such a memory. The unit is a slot, which blocks that have parts of their own write and read.
 constexpr double SlotsOfAnAccess(bool in_turn) { return (in_turn ? kGpuMemoryApart / kGpuMemoryInTurn : 1) / 2; }
 
 // A lane is a thread block of one launch. By protocol (slot.h): line is 8-byte words of 4 data bytes and a flag;

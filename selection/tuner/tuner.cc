@@ -29,7 +29,7 @@ constexpr int kMostChanges = 8;
 // The size at which a pairwise exchange is priced: its lengths are unknown, and the plan must not depend on them.
 constexpr std::size_t kPairwiseBytes = 64 * 1024;
 
-// Of peer memory no piece waits. Among its plans that differ by less, one with many channels is taken while a channel
+// Pieces of peer memory do not wait for each other. Among its plans that differ by less, one with many channels is taken while a channel
 // moves more than so much: on an H100, 264 thread blocks reach 94 % of the copy's bandwidth, 96 reach 92 and 48 reach 77
 // (docs/gpu.md, 1 GiB), where the model takes 96 for enough.
 constexpr double kAlikeInPeerMemory = 1.01;

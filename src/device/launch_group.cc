@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/threads/pause.h"
+#include "transports/cuda/capture.h"
 
 namespace tutti::device {
 namespace {
@@ -16,11 +17,10 @@ using Clock = std::chrono::steady_clock;
 // still bring it.
 constexpr std::chrono::seconds kPatienceWithOwnThread{10};
 constexpr std::chrono::milliseconds kLookEvery{20};
-// To wake a thread takes some ten microseconds, as long as eight ranks' launch. Ranks that call at about the same time
-// do not sleep.
+// A thread's wake-up takes longer (executors/host/drive.cc) than eight ranks' launch, so ranks that call at about the same
+// time do not sleep.
 constexpr std::chrono::microseconds kSoon{100};
-// Then others may need the core. Until then a waiting thread only pauses, because system calls slow down the thread
-// that launches if it shares a physical core.
+// After this, other threads may need the core.
 constexpr std::chrono::microseconds kPausesFor{20};
 
 // Whether done() becomes true within kSoon.
@@ -65,33 +65,6 @@ const DeviceCalls* Counterpart(const DevicePart& part, int rank, const DeviceCal
     if (theirs.peer == rank && theirs.sends != calls.sends) return &theirs;
   }
   return nullptr;
-}
-
-// Where a stream is in a capture, if it is captured.
-struct CapturePlace {
-  std::optional<std::uint64_t> capture;
-  std::vector<cuda_transport::CuGraphNode> nodes;  // that its next work comes after
-};
-
-CapturePlace PlaceOf(const cuda_transport::CudaDriver& driver, cuda_transport::CuStream stream) {
-  int status = 0;
-  std::uint64_t id = 0;
-  const cuda_transport::CuGraphNode* nodes = nullptr;
-  std::size_t count = 0;
-  const auto result = driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, &nodes, &count);
-  if (result == cuda_transport::kCuErrorInvalidHandle) {
-    Throw(tuttiInvalidArgument, "stream {} is not a CUDA stream; was it destroyed?", static_cast<void*>(stream));
-  }
-  driver.Check(result, "cuStreamGetCaptureInfo");
-  if (status != cuda_transport::kCuCaptureActive) return {};
-  return {id, {nodes, nodes + count}};
-}
-
-void PlaceAfter(const cuda_transport::CudaDriver& driver, cuda_transport::CuStream stream,
-                std::vector<cuda_transport::CuGraphNode> nodes) {
-  driver.Check(driver.cuStreamUpdateCaptureDependencies(stream, nodes.data(), nodes.size(),
-                                                        cuda_transport::kCuSetCaptureDependencies),
-               "cuStreamUpdateCaptureDependencies");
 }
 
 }  // namespace
@@ -248,13 +221,13 @@ std::optional<Error> LaunchGroup::LaunchTogether(const std::vector<int>& ranks) 
 }
 
 // Operations of one communicator run in order, whatever their streams.
-void LaunchGroup::Enqueue(const Bundle& bundle) {
+void LaunchGroup::Enqueue(Bundle& bundle) {
   const auto& driver = device_.driver();
   const cuda_transport::CurrentDevice current(driver, device_.context());
   const cuda_transport::CuStream leader = bundle.streams.front();
-  const auto capture = PlaceOf(driver, leader).capture;
+  const auto capture = cuda_transport::PlaceInCapture(driver, leader).capture;
   for (const auto stream : bundle.streams) {
-    if (stream == leader || PlaceOf(driver, stream).capture == capture) continue;
+    if (stream == leader || cuda_transport::PlaceInCapture(driver, stream).capture == capture) continue;
     Throw(
         tuttiInvalidUsage,
         "ranks that share device {} are launched together, but their streams are not captured into one graph: capture "
@@ -279,35 +252,36 @@ void LaunchGroup::Enqueue(const Bundle& bundle) {
 // would leave every earlier launch among the nodes that a stream's next work comes after: on an H100, a graph whose
 // launches each have an edge from all earlier ones takes 2 us more for each (docs/performance.md). The user orders a
 // graph against everything else.
-void LaunchGroup::EnqueueCaptured(const Bundle& bundle, std::uint64_t capture) {
+void LaunchGroup::EnqueueCaptured(Bundle& bundle, std::uint64_t capture) {
   const auto& driver = device_.driver();
   const cuda_transport::CuStream leader = bundle.streams.front();
   std::set<cuda_transport::CuGraphNode> before;
   for (const auto stream : bundle.streams) {
-    const auto place = PlaceOf(driver, stream);
+    const auto place = cuda_transport::PlaceInCapture(driver, stream);
     before.insert(place.nodes.begin(), place.nodes.end());
   }
   if (last_capture_ == capture) before.insert(last_captured_);
-  if (before.size() != PlaceOf(driver, leader).nodes.size()) PlaceAfter(driver, leader, {before.begin(), before.end()});
+  if (before.size() != cuda_transport::PlaceInCapture(driver, leader).nodes.size())
+    cuda_transport::PlaceAfter(driver, leader, {before.begin(), before.end()});
   LaunchBundle(bundle, true);
-  const auto launched = PlaceOf(driver, leader).nodes;
+  const auto launched = cuda_transport::PlaceInCapture(driver, leader).nodes;
   for (const auto stream : bundle.streams) {
-    if (stream != leader) PlaceAfter(driver, stream, launched);
+    if (stream != leader) cuda_transport::PlaceAfter(driver, stream, launched);
   }
   last_capture_ = capture;
   last_captured_ = launched.front();
 }
 
-void LaunchGroup::LaunchBundle(const Bundle& bundle, bool captured) {
+void LaunchGroup::LaunchBundle(Bundle& bundle, bool captured) {
   const cuda_transport::CuStream leader = bundle.streams.front();
   for (auto* const plans : bundle.plans) plans->Precede(leader, captured);
-  auto works = bundle.works;
   std::vector<cuda_transport::StreamMemory> copies;  // freed behind the launch
-  for (std::size_t w = 0; w < works.size(); ++w) {
+  for (std::size_t w = 0; w < bundle.works.size(); ++w) {
     if (bundle.copied[w] == 0) continue;
-    works[w].input = copies.emplace_back(device_.driver(), works[w].input, bundle.copied[w], leader).data();
+    auto& input = bundle.works[w].input;
+    input = copies.emplace_back(device_.driver(), input, bundle.copied[w], leader).data();
   }
-  const cuda_kernels::DeviceLaunch launch = pinned_.Write(bundle.queues, works, bundle.collective_queues);
+  const cuda_kernels::DeviceLaunch launch = pinned_.Write(bundle.queues, bundle.works, bundle.collective_queues);
   kernels_->Launch(launch, bundle.blocks, bundle.threads, leader);
   pinned_.Enqueued(leader, captured);
 }
@@ -349,8 +323,8 @@ std::optional<Error> LaunchGroup::Launch(std::vector<DevicePart> parts, std::chr
     last_thread_[rank] = std::this_thread::get_id();
     deposits_[rank] = {&part, &outcome, std::this_thread::get_id()};
   }
-  // The first rank's thread launches for all, because the driver's state is then in its core's caches: on an H100, eight
-  // ranks' launch takes 13 us in one thread, and 21 us in changing ones.
+  // The first rank's thread launches for all, because the driver's state is then in its core's caches: beside an H100, a
+  // launch for eight threads takes 14 us in the first one, and 17 us in the last (scripts/gpu_kit/limits.cu).
   if (launcher_ == nullptr) {
     LaunchAllReady();
   } else if (!Ready().empty()) {

@@ -92,9 +92,9 @@ class LaunchGroup {
   void LaunchReady(const std::vector<int>& ranks);
   std::optional<Error> LaunchTogether(const std::vector<int>& ranks);
   void Withdraw(const Outcome& outcome);
-  void Enqueue(const Bundle& bundle);
-  void EnqueueCaptured(const Bundle& bundle, std::uint64_t capture);
-  void LaunchBundle(const Bundle& bundle, bool captured);
+  void Enqueue(Bundle& bundle);
+  void EnqueueCaptured(Bundle& bundle, std::uint64_t capture);
+  void LaunchBundle(Bundle& bundle, bool captured);
   std::optional<Error> Missing(int rank, std::chrono::steady_clock::duration waited,
                                std::chrono::milliseconds timeout) const;
 

@@ -11,9 +11,10 @@
 
 namespace tutti::memory {
 
-// Addresses that were the device's memory when the driver was last asked. Threads that ask the driver at the same time
-// wait for each other: on an H100, two questions in every call of eight threads take 11 us. A program that reuses an
-// address for memory of another kind is told so at the latest kAsksEvery calls later.
+// Addresses that were right for the device when the driver was last asked. Threads that ask the driver at the same time
+// wait for each other: beside an H100, two questions in every call of eight threads take 8 us (scripts/gpu_kit/limits.cu).
+// A program that reuses an address for memory that is wrong gets a fault of the GPU, or is told so by a later call, of
+// which one in kAsksEvery asks.
 //
 // Thread-safety: all of it.
 class KnownBuffers {

@@ -93,14 +93,16 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
   if (launch.queue_count == 0) return;
   const DeviceWorkQueue queue = QueueOf(launch, shared.queue);
   const std::uint32_t lane = BlockIndex() - queue.first_block;
-  const DeviceWork first = EntryOf(launch.more_works, launch.works, queue.first_work);
-  if (first.peer_plan_vectors != 0) return RunPeerMemory(launch, queue, first, shared);
-  // The last thread reports, because the first ones have more to fetch. A rank whose earlier launch was stopped reports
-  // nothing more: the operation at which it stopped is its last.
-  const bool tells = lane == 0 && ThreadIndex() == ThreadCount() - 1 && LoadRelaxed(&queue.rank->halted) == 0;
+  bool tells = false;
   TUTTI_ROLLED
   for (std::uint32_t w = 0; w < queue.works; ++w) {
     const DeviceWork work = EntryOf(launch.more_works, launch.works, queue.first_work + w);
+    if (w == 0) {
+      if (work.peer_plan_vectors != 0) return RunPeerMemory(launch, queue, work, shared);
+      // The last thread reports, because the first ones have more to fetch. A rank whose earlier launch was stopped
+      // reports nothing more: the operation at which it stopped is its last.
+      tells = lane == 0 && ThreadIndex() == ThreadCount() - 1 && LoadRelaxed(&queue.rank->halted) == 0;
+    }
     const DevicePlan& plan = *work.plan;
     CallTicket ticket{};
     if (tells) ticket = TakeTicket(*queue.rank);

@@ -106,7 +106,7 @@ TEST(DeviceMove, BlocksShareAMove) {
             move.share = {block, blocks - 1};
             std::vector<std::int32_t> before(result, result + count);
             RunBlock(3, [&] { EXPECT_TRUE(reduces ? Reduce(move) : Copy<Dense>(move)); });
-            // What this block has changed, another one has not written before.
+            // No block writes what an earlier one has written.
             for (std::size_t i = 0; i < count; ++i) ASSERT_TRUE(before[i] == 0 || before[i] == result[i]) << i;
           }
           EXPECT_EQ(std::memcmp(result, expected.data(), expected.size()), 0) << blocks << " blocks, " << count;
