@@ -44,6 +44,7 @@ constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
     {},  // its schedules come from a file (program.h)
     {BuildRecursiveDoubling, Forms(all_reduce), Symmetry::exchange},
     {BuildPeerMemory, kEveryForm, Symmetry::rotation},
+    {BuildNvls, Forms(all_reduce, reduce_scatter, all_gather, broadcast, reduce)},
 }};
 
 }  // namespace
@@ -53,8 +54,9 @@ std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const ScheduleRequest&
   // With one rank, every algorithm is the same copy.
   Schedule schedule = request.nranks == 1 ? BuildDirect(request) : kAlgorithms[algorithm].build(request);
   schedule.algorithm = algorithm;
-  // A rank of a two-level schedule gives and takes so much that its own gives could fill the slots before it takes.
-  schedule.one_lane_safe = request.nranks == 1 || algorithm != tuttiAlgorithmTwoLevel;
+  // A rank that serves several rails gives and takes so much that its own gives could fill the slots before it takes.
+  schedule.one_lane_safe =
+      request.nranks == 1 || (algorithm != tuttiAlgorithmTwoLevel && algorithm != tuttiAlgorithmNvls);
   return schedule;
 }
 
@@ -92,6 +94,7 @@ int FabricChannels(tuttiAlgorithm_t algorithm, bool posts) {
     case tuttiAlgorithmDoubleBinaryTree: return kTrees;
     case tuttiAlgorithmTwoLevel: return kNodeConnections;
     case tuttiAlgorithmTwoLevelTree: return kTrees * kNodeConnections;
+    case tuttiAlgorithmNvls: return posts ? 1 : kTrees;
     default: return 1;
   }
 }

@@ -10,12 +10,22 @@
 namespace tutti::builders {
 namespace {
 
-constexpr auto kAlgorithms = {
-    tuttiAlgorithmDirect,           tuttiAlgorithmTwoShot,           tuttiAlgorithmRing,
-    tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmRecursive,         tuttiAlgorithmBruck,
-    tuttiAlgorithmBinomial,         tuttiAlgorithmGrouped,           tuttiAlgorithmTwoLevel,
-    tuttiAlgorithmTwoLevelTree,     tuttiAlgorithmParameterServer,   tuttiAlgorithmAllToAllBroadcast,
-    tuttiAlgorithmProgram,          tuttiAlgorithmRecursiveDoubling, tuttiAlgorithmPeerMemory};
+constexpr auto kAlgorithms = {tuttiAlgorithmDirect,
+                              tuttiAlgorithmTwoShot,
+                              tuttiAlgorithmRing,
+                              tuttiAlgorithmDoubleBinaryTree,
+                              tuttiAlgorithmRecursive,
+                              tuttiAlgorithmBruck,
+                              tuttiAlgorithmBinomial,
+                              tuttiAlgorithmGrouped,
+                              tuttiAlgorithmTwoLevel,
+                              tuttiAlgorithmTwoLevelTree,
+                              tuttiAlgorithmParameterServer,
+                              tuttiAlgorithmAllToAllBroadcast,
+                              tuttiAlgorithmProgram,
+                              tuttiAlgorithmRecursiveDoubling,
+                              tuttiAlgorithmPeerMemory,
+                              tuttiAlgorithmNvls};
 
 Collective SomeFormOf(tuttiAlgorithm_t algorithm) {
   for (int c = 0; c < kScheduledCollectives; ++c) {

@@ -51,6 +51,10 @@ Schedule BuildTwoLevelTree(const ScheduleRequest& request);
 // peer_memory.cc. REQUIRES: 1 < nranks <= kMaxReads.
 Schedule BuildPeerMemory(const ScheduleRequest& request);
 
+// nvls.cc. With several nodes, two channels for each one asked for, as BuildDoubleBinaryTree. REQUIRES: all_reduce; or
+// all ranks on one node and reduce_scatter, all_gather, broadcast or reduce; nranks > 1.
+Schedule BuildNvls(const ScheduleRequest& request);
+
 // baselines.cc. Every rank sends everything to one server, rank 0 or the root, which sums and sends everything back:
 // its link carries nranks - 1 times the data each way. Li et al., "Scaling Distributed Machine Learning with the
 // Parameter Server" (2014). REQUIRES: all_reduce, broadcast or reduce; nranks > 1.

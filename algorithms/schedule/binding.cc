@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "algorithms/schedule/ways.h"
 #include "base/numbers/rounding.h"
 #include "transports/ring/slot_arithmetic.h"
 
@@ -52,6 +53,7 @@ std::uint32_t Binding::ChunksOf(const Step& step, int channel) const {
 }
 
 int ReferableOf(const Step& step) {
+  if (UsesTeam(step)) return -1;
   const auto is_memory = [](const Operand& o) { return o.kind == OperandKind::input || o.kind == OperandKind::output; };
   if (step.reads.size() == 1 && is_memory(step.reads.front())) return 0;
   const auto written = std::find_if(step.writes.begin(), step.writes.end(), is_memory);

@@ -12,10 +12,6 @@
 
 namespace tutti::schedule {
 
-constexpr bool IsSlot(OperandKind kind) {
-  return kind == OperandKind::from || kind == OperandKind::to || kind == OperandKind::post;
-}
-
 class Binding {
  public:
   // REQUIRES: chunk_bytes > 0; both outlive this.
@@ -40,7 +36,7 @@ class Binding {
 };
 
 // Memory whose content equals what the step puts into its slots, if a slot may refer to it instead: the only source of
-// a copy, or a block that the step itself writes. Returns an index into its reads and then its writes; -1: none.
+// a copy, or a block that the step itself writes. (A switch adds and multiplies data, not references.) Returns an index into its reads and then its writes; -1: none.
 int ReferableOf(const Step& step);
 // Operands whose data passes a memory that all ranks share. `refers`: the slots that the step fills refer to another
 // operand.

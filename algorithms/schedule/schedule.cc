@@ -24,6 +24,9 @@ std::string Spell(const Operand& operand, bool written) {
       return fmt::format("{}({}, {})", name, operand.peer, operand.connection);
     }
     case OperandKind::post: return written ? "post" : fmt::format("post({})", operand.peer);
+    case OperandKind::contribution: return fmt::format("contribution({})", operand.peer);
+    case OperandKind::sum: return "sum";
+    case OperandKind::multicast: return written ? "multicast" : fmt::format("multicast({})", operand.peer);
   }
   return "?";
 }
@@ -51,7 +54,8 @@ constexpr std::array<std::string_view, tuttiNumAlgorithms> kAlgorithmNames = {"n
                                                                               "all_to_all_broadcast",
                                                                               "program",
                                                                               "recursive_doubling",
-                                                                              "peer_memory"};
+                                                                              "peer_memory",
+                                                                              "nvls"};
 
 }  // namespace
 
@@ -87,6 +91,7 @@ std::string ToString(const Schedule& schedule) {
   if (HasRoot(schedule.collective)) text += fmt::format(", root {}", schedule.root);
   text += fmt::format(", {} block{}", schedule.blocks, schedule.blocks == 1 ? "" : "s");
   if (schedule.scratch_blocks > 0) text += fmt::format(", {} of scratch", schedule.scratch_blocks);
+  if (!schedule.team.empty()) text += fmt::format(", team {}", fmt::join(schedule.team, " "));
   text += "\n";
   for (std::size_t c = 0; c < schedule.channels.size(); ++c) {
     text += fmt::format("channel {}\n", c);

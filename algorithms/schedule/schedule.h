@@ -12,6 +12,11 @@
 //   slot     one chunk of one block, travelling: to(peer) fills the next slot of the connection to a peer, from(peer)
 //            empties the next slot of the connection from it. post fills the next slot that EVERY other rank must read;
 //            read as post(writer). Two ranks may have several connections: to(peer, 1) fills the second.
+//   team     the ranks, this one included, whose GPUs one switch joins that can add and multiply what passes it (NVLink
+//            SHARP; CUDA's word is multicast team). contribution(peer) fills the next slot for a rank of the team. The
+//            slot stays in the filler's memory until that rank, perhaps the filler itself, reads `sum`: the next slots
+//            that the whole team has filled for it, added by the switch. multicast fills the next slot of every other
+//            rank of the team by one store, which the switch multiplies; read as multicast(writer).
 //
 // A step reads its operands, reduces them in the order given if there are several, and writes the result to every
 // destination. Examples (r: this rank):
@@ -20,10 +25,12 @@
 //   {from(parent)} -> {out[c], to(left), to(right)}    broadcast down a tree
 //   {in[r], from(0), from(1)} -> {out[r], post}        reduce from all ranks, publish to all ranks
 //   {in[r], peer1.in[r]} -> {out[r], peer1.out[r]}     reduce a block of all ranks' buffers, in one launch of all ranks
+//   {sum} -> {out[r], multicast}                       a block that the switch reduces, then gives to the team
 //
 // Rules (the verifier checks them)
 //   - in one channel, all steps that fill a given connection are in one lane, and so are all that empty it;
-//   - every post is read exactly once by every other rank;
+//   - every post is read exactly once by every other rank, every multicast by every other rank of the team;
+//   - every contribution is part of exactly one sum; all ranks of a team contribute equally often to each sum;
 //   - each rank's contribution reaches each element of the result exactly once, scaled exactly once (see `scaled`), and
 //     `final` is applied exactly once, last, to each element of the result;
 //   - only schedules that run in one launch name other ranks' buffers;
@@ -73,17 +80,25 @@ constexpr bool HasRoot(Collective c) {
 }
 
 enum class OperandKind : std::uint8_t {
-  input,    // block of the user's input
-  output,   // block of the user's output
-  scratch,  // block of memory that lasts one chunk
-  from,     // next slot of the connection from `peer`
-  to,       // next slot of the connection to `peer`
-  post,     // read: next slot posted by `peer`; written (peer = this rank): next slot for all other ranks
+  input,         // block of the user's input
+  output,        // block of the user's output
+  scratch,       // block of memory that lasts one chunk
+  from,          // next slot of the connection from `peer`
+  to,            // next slot of the connection to `peer`
+  post,          // read: next slot posted by `peer`; written (peer = this rank): next slot for all other ranks
+  contribution,  // written: next slot for `peer`, a rank of the team
+  sum,           // read: next slots that all ranks of the team contribute to this rank
+  multicast,     // as post, among the ranks of the team
 };
+
+constexpr bool IsMemory(OperandKind kind) {
+  return kind == OperandKind::input || kind == OperandKind::output || kind == OperandKind::scratch;
+}
+constexpr bool IsSlot(OperandKind kind) { return !IsMemory(kind); }
 
 struct Operand {
   OperandKind kind;
-  std::int16_t peer = -1;       // from, to, post; input, output: whose buffer it is, -1: this rank's
+  std::int16_t peer = -1;       // of slots but sums; input, output: whose buffer it is, -1: this rank's
   std::int16_t block = -1;      // input, output, scratch
   bool scaled = false;          // reads of raw contributions: a PreMulSum's scalar is applied here
   std::int16_t connection = 0;  // from, to: which of the connections with that peer
@@ -146,6 +161,7 @@ struct Schedule {
   bool separate_input = false;
   int connections = 1;  // from each rank to each other, in each channel
   std::vector<Channel> channels;
+  std::vector<int> team = {};  // ascending; empty: no step contributes or multicasts
   // Whether a slot may carry a reference to this rank's input or output instead of the data, (a) when input and output
   // are different memory, (b) when they are the same. The reader then reads the memory when it empties the slot. The
   // builder sets this, the verifier proves it.
@@ -181,6 +197,9 @@ inline Operand By(int connection, Operand slot) {
   return slot;
 }
 inline Operand Post(int writer) { return {OperandKind::post, static_cast<std::int16_t>(writer)}; }
+inline Operand Contribution(int peer) { return {OperandKind::contribution, static_cast<std::int16_t>(peer)}; }
+inline Operand TeamSum() { return {OperandKind::sum}; }
+inline Operand Multicast(int writer) { return {OperandKind::multicast, static_cast<std::int16_t>(writer)}; }
 
 // "{in[0], from(1)} -> {out[0], post}".
 std::string ToString(const Step& step);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "algorithms/verifier/verify_rules.h"
 
@@ -14,10 +15,7 @@ namespace {
 constexpr int kStepEffort = 32;
 constexpr int kClocksPerEffort = 64;
 
-bool IsMemory(const Operand& operand) {
-  return operand.kind == OperandKind::input || operand.kind == OperandKind::output ||
-         operand.kind == OperandKind::scratch;
-}
+bool IsMemory(const Operand& operand) { return IsMemory(operand.kind); }
 
 bool FillsSlots(const Step& step) {
   return std::any_of(step.writes.begin(), step.writes.end(), [](const Operand& o) { return !IsMemory(o); });
@@ -35,6 +33,8 @@ SymbolicRun::SymbolicRun(std::span<const Schedule> ranks, int channel, const Ver
       lengths_(options.lengths.empty() ? nullptr : &options.lengths[channel % options.lengths.size()]),
       pairwise_(nranks_ * nranks_ * connections_),
       posts_(nranks_),
+      contributions_(ranks.front().team.empty() ? 0 : nranks_ * nranks_),
+      multicasts_(ranks.front().team.empty() ? 0 : nranks_),
       memory_(nranks_) {
   const int longest = lengths_ == nullptr ? 1 : *std::max_element(lengths_->begin(), lengths_->end());
   chunks_ = std::max(options.pairwise ? 1 : 0, (longest + options.chunk - 1) / options.chunk);
@@ -108,14 +108,22 @@ Cell& SymbolicRun::CellOf(int rank, const Operand& operand, int chunk) {
   return memory[(buffer * blocks_ + block) * chunks_ + chunk];
 }
 
-// The connection that a read empties, and the reader's index in it.
-std::pair<SymbolicRun::Connection*, int> SymbolicRun::SourceOf(const Operand& operand, int reader) {
-  if (operand.kind == OperandKind::from) return {&Pairwise(operand.peer, reader, operand.connection), 0};
-  return {&posts_[operand.peer], reader};
+SymbolicRun::Source SymbolicRun::SourceOf(const Way& way) {
+  switch (way.number) {
+    case kPosts: return {&posts_[way.writer], way.reader, way.writer};
+    case kMulticasts: return {&multicasts_[way.writer], way.reader, way.writer};
+    case kContributions: return {&contributions_[way.writer * nranks_ + way.reader], 0, way.writer};
+    default: return {&Pairwise(way.writer, way.reader, way.number), 0, way.writer};
+  }
 }
 
 SymbolicRun::Connection& SymbolicRun::TargetOf(const Operand& operand, int writer) {
-  return operand.kind == OperandKind::to ? Pairwise(writer, operand.peer, operand.connection) : posts_[writer];
+  switch (operand.kind) {
+    case OperandKind::to: return Pairwise(writer, operand.peer, operand.connection);
+    case OperandKind::contribution: return contributions_[writer * nranks_ + operand.peer];
+    case OperandKind::multicast: return multicasts_[writer];
+    default: return posts_[writer];
+  }
 }
 
 // ---- cost ----
@@ -182,8 +190,12 @@ SymbolicRun::Obstacle SymbolicRun::ObstacleOf(const Actor& actor, const Step& st
   }
   for (const auto& operand : step.reads) {
     if (IsMemory(operand)) continue;
-    const auto [connection, reader] = SourceOf(operand, actor.rank);
-    if (connection->filled == 0 || connection->emptied[reader] == connection->filled) return {nullptr, &operand};
+    bool filled = true;
+    EachWayRead(ranks_[actor.rank], operand, [&](const Way& way) {
+      const auto [connection, reader, writer] = SourceOf(way);
+      filled = filled && connection->filled != 0 && connection->emptied[reader] != connection->filled;
+    });
+    if (!filled) return {nullptr, &operand};
   }
   for (const auto& operand : step.writes) {
     if (IsMemory(operand)) continue;
@@ -203,7 +215,12 @@ void SymbolicRun::Execute(Actor& actor, const Step& step) {
   std::vector<Id> values;
   for (const auto& operand : step.reads) {
     CheckLength(actor, operand, length);
-    values.push_back(IsMemory(operand) ? Load(actor, operand, event) : Empty(actor, operand, event, length));
+    if (IsMemory(operand)) {
+      values.push_back(Load(actor, operand, event));
+      continue;
+    }
+    EachWayRead(ranks_[actor.rank], operand,
+                [&](const Way& way) { values.push_back(Empty(actor, SourceOf(way), event, length)); });
   }
   Id value = expressions_.Sum(values);
   if (step.final) value = expressions_.Final(value);
@@ -217,7 +234,11 @@ void SymbolicRun::Execute(Actor& actor, const Step& step) {
   const auto snapshot = TakeSnapshot(actor);
   if (awaited) actor.done[actor.step][actor.chunk] = snapshot;
   for (const auto& operand : step.writes) {
-    if (!IsMemory(operand)) Fill(actor, operand, {value, length, event, snapshot, References(actor, step), 0});
+    if (IsMemory(operand)) continue;
+    // A switch reads and multiplies data, not references.
+    const bool may_refer = operand.kind == OperandKind::to || operand.kind == OperandKind::post;
+    auto references = may_refer ? References(actor, step) : std::vector<std::pair<Cell*, Id>>{};
+    Fill(actor, operand, {value, length, event, snapshot, std::move(references), 0});
   }
 }
 
@@ -231,8 +252,10 @@ void SymbolicRun::Order(Actor& actor, const Step& step) {
   }
   for (const auto& operand : step.reads) {
     if (IsMemory(operand)) continue;
-    const auto [connection, reader] = SourceOf(operand, actor.rank);
-    MergeFrom(actor, *connection->at(connection->emptied[reader]).clock);
+    EachWayRead(ranks_[actor.rank], operand, [&](const Way& way) {
+      const auto [connection, reader, writer] = SourceOf(way);
+      MergeFrom(actor, *connection->at(connection->emptied[reader]).clock);
+    });
   }
 }
 
@@ -274,9 +297,8 @@ void SymbolicRun::Store(Actor& actor, const Operand& operand, const Event& event
   }
 }
 
-Expressions::Id SymbolicRun::Empty(Actor& actor, const Operand& operand, const Event& event, int length) {
-  const auto [connection, reader] = SourceOf(operand, actor.rank);
-  Slot& slot = connection->at(connection->emptied[reader]++);
+Expressions::Id SymbolicRun::Empty(Actor& actor, const Source& source, const Event& event, int length) {
+  Slot& slot = source.connection->at(source.connection->emptied[source.reader]++);
   --slot.unread;
   if (slot.length != length || slot.filled.operation != event.operation || slot.filled.chunk != event.chunk) {
     Fail(event,
@@ -291,7 +313,7 @@ Expressions::Id SymbolicRun::Empty(Actor& actor, const Operand& operand, const E
     }
   }
   if (!slot.references.empty()) {
-    Rank& owner = memory_[operand.peer];
+    Rank& owner = memory_[source.writer];
     --owner.referring_slots;
     Merge(owner.readers, actor.clock);
   }
@@ -302,9 +324,10 @@ void SymbolicRun::Fill(Actor& actor, const Operand& operand, Slot slot) {
   Connection& connection = TargetOf(operand, actor.rank);
   if (connection.slots.empty()) {
     const bool post = operand.kind == OperandKind::post;
+    const bool multicast = operand.kind == OperandKind::multicast;
     connection.slots.resize(post ? options_.post_depth : options_.slot_depth);
-    connection.readers = post ? nranks_ - 1 : 1;
-    connection.emptied.resize(post ? nranks_ : 1);
+    connection.readers = post ? nranks_ - 1 : multicast ? static_cast<int>(ranks_[actor.rank].team.size()) - 1 : 1;
+    connection.emptied.resize(post || multicast ? nranks_ : 1);
   }
   slot.unread = connection.readers;
   if (!slot.references.empty()) memory_[actor.rank].referring_slots += slot.unread;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "algorithms/schedule/schedule.h"
+#include "algorithms/schedule/ways.h"
 #include "algorithms/verifier/expression.h"
 #include "algorithms/verifier/happens_before.h"
 #include "algorithms/verifier/verify.h"
@@ -104,7 +105,13 @@ class SymbolicRun {
   Connection& Pairwise(int writer, int reader, int connection) {
     return pairwise_[(writer * nranks_ + reader) * connections_ + connection];
   }
-  std::pair<Connection*, int> SourceOf(const Operand& operand, int reader);
+  // A connection, and the reader's index in it.
+  struct Source {
+    Connection* connection;
+    int reader;
+    int writer;
+  };
+  Source SourceOf(const Way& way);
   Connection& TargetOf(const Operand& operand, int writer);
   Cell& CellOf(int rank, const Operand& operand, int chunk);
 
@@ -126,7 +133,7 @@ class SymbolicRun {
   void Execute(Actor& actor, const Step& step);
   void Order(Actor& actor, const Step& step);
   Id Load(Actor& actor, const Operand& operand, const Event& event);
-  Id Empty(Actor& actor, const Operand& operand, const Event& event, int length);
+  Id Empty(Actor& actor, const Source& source, const Event& event, int length);
   bool CopiesToItself(const Actor& actor, const Step& step, const Operand& written);
   void Store(Actor& actor, const Operand& operand, const Event& event, Id value);
   void Fill(Actor& actor, const Operand& operand, Slot slot);
@@ -155,6 +162,8 @@ class SymbolicRun {
   std::vector<int> proved_;  // by expression: the place it was proved right for, see CheckOutputs
   std::vector<Connection> pairwise_;
   std::vector<Connection> posts_;
+  std::vector<Connection> contributions_;  // by writer and reader
+  std::vector<Connection> multicasts_;     // by writer
   std::vector<Rank> memory_;
   std::vector<Actor> actors_;
 };

@@ -25,17 +25,17 @@ std::string SymbolicRun::Spell(const Obstacle& obstacle, const Actor& actor) {
     return fmt::format("waits for lane {}, step {}", obstacle.after->lane, obstacle.after->step);
   }
   const Operand& operand = *obstacle.operand;
-  const bool filling =
-      operand.kind == OperandKind::to || (operand.kind == OperandKind::post && operand.peer == actor.rank);
+  if (operand.kind == OperandKind::sum) return "waits for all ranks of its team to contribute";
+  const bool to_one = operand.kind == OperandKind::to || operand.kind == OperandKind::contribution;
+  const bool filling = to_one || operand.peer == actor.rank;
   if (!filling) return fmt::format("waits for rank {} to fill a slot", operand.peer);
   const auto slots = TargetOf(operand, actor.rank).slots.size();
-  if (operand.kind == OperandKind::to)
-    return fmt::format("waits for rank {} to empty one of {} slots", operand.peer, slots);
-  return fmt::format("waits for the other ranks to empty one of {} posted slots", slots);
+  if (to_one) return fmt::format("waits for rank {} to empty one of {} slots", operand.peer, slots);
+  return fmt::format("waits for the other ranks to empty one of {} slots for all of them", slots);
 }
 
 void SymbolicRun::CheckNothingLeft() {
-  for (auto* connections : {&pairwise_, &posts_}) {
+  for (auto* connections : {&pairwise_, &posts_, &contributions_, &multicasts_}) {
     for (auto& connection : *connections) {
       for (const auto& slot : connection.slots) {
         if (slot.unread > 0) Fail(slot.filled, fmt::format("{} readers never empty the slot it fills", slot.unread));

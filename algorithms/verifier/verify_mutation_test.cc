@@ -373,7 +373,7 @@ TEST(Mutation, EveryDamageToEveryStepIsFound) {
       const auto ranks = BuildAll(algorithm, collective, kRanks, 2);
       damaged += DamageEverything(ranks);
       for (const NodeLayout& layout : kNodeLayouts) {
-        if (!Arranges(algorithm)) continue;
+        if (!Arranges(algorithm, collective)) continue;
         const RankLayout where = layout.arrange(kRanks);
         damaged += DamageEverything(
             BuildEverywhere(algorithm, builders::ScheduleRequest{collective, 0, kRanks, 2, 1, &where}));

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <string_view>
 #include <tuple>
@@ -90,6 +92,18 @@ class RankRules {
         if (!written) return CheckConnection(operand, End::emptying);
         if (operand.peer != schedule_.rank) return "a rank can post only its own slots";
         return CheckOneLane(operand, End::filling);
+      case OperandKind::contribution:
+        if (!written) return "a contribution can only be written; it is read as part of a sum";
+        return CheckTeam(operand.peer, operand, End::filling);
+      case OperandKind::sum:
+        if (written) return "a sum can only be read";
+        if (operand.peer != -1) return "a sum is of the whole team, not of a rank";
+        if (!IsReducing(schedule_.collective)) return "this collective does not reduce, so no step can read a sum";
+        return CheckTeam(schedule_.rank, operand, End::emptying);
+      case OperandKind::multicast:
+        if (written && operand.peer != schedule_.rank) return "a rank can multicast only its own slots";
+        if (!written && operand.peer == schedule_.rank) return "a rank has no connection with itself";
+        return CheckTeam(operand.peer, operand, written ? End::filling : End::emptying);
     }
     return "unknown place";
   }
@@ -114,6 +128,12 @@ class RankRules {
     return CheckOneLane(operand, end);
   }
 
+  std::string CheckTeam(int rank, const Operand& operand, End end) {
+    const auto& team = schedule_.team;
+    if (std::find(team.begin(), team.end(), rank) != team.end()) return CheckOneLane(operand, end);
+    return fmt::format("rank {} is not in the team of rank {}", rank, schedule_.rank);
+  }
+
   std::string CheckOneLane(const Operand& operand, End end) {
     const auto [entry, added] = lane_of_.try_emplace({operand.kind, operand.peer, operand.connection, end}, site_.lane);
     if (added || entry->second == site_.lane) return {};
@@ -125,6 +145,24 @@ class RankRules {
   Site site_{};
   std::map<std::tuple<OperandKind, int, int, End>, int> lane_of_;
 };
+
+// Every rank of a team has the same team, and is in it.
+std::optional<std::string> TeamRules(std::span<const Schedule> ranks, const Schedule& schedule) {
+  if (schedule.team.empty() != ranks.front().team.empty()) return "some ranks have a team, others have none";
+  bool own = schedule.team.empty();
+  for (const int q : schedule.team) {
+    own = own || q == schedule.rank;
+    if (q < 0 || q >= schedule.nranks) return fmt::format("rank {} has rank {} in its team", schedule.rank, q);
+    if (ranks[q].team != schedule.team) {
+      return fmt::format("ranks {} and {} differ in their team", schedule.rank, q);
+    }
+  }
+  if (!own) return fmt::format("rank {} is not in its own team", schedule.rank);
+  if (std::adjacent_find(schedule.team.begin(), schedule.team.end(), std::greater_equal<>()) != schedule.team.end()) {
+    return fmt::format("the team of rank {} is not in ascending order", schedule.rank);
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -177,6 +215,7 @@ std::optional<std::string> CheckRules(std::span<const Schedule> ranks) {
       return fmt::format(
           "ranks 0 and {} differ in collective, root, blocks, connections, channels, reference safety or launch", r);
     }
+    if (auto wrong = TeamRules(ranks, schedule)) return wrong;
     if (auto wrong = RankRules(schedule).Check()) return wrong;
   }
   return std::nullopt;

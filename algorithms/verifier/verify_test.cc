@@ -84,7 +84,7 @@ std::vector<Kind> EveryKind() {
       kinds.push_back(kind);
       if (PostsWhereItCan(kind.algorithm)) kinds.push_back({kind.algorithm, kind.collective, nullptr, false});
       for (const NodeLayout& layout : kNodeLayouts) {
-        if (Arranges(kind.algorithm)) kinds.push_back({kind.algorithm, kind.collective, &layout});
+        if (Arranges(kind.algorithm, kind.collective)) kinds.push_back({kind.algorithm, kind.collective, &layout});
       }
     }
   }
@@ -234,6 +234,7 @@ TEST(OutputExpression, SaysWhatAnElementIsMadeOf) {
   EXPECT_EQ(OutputExpression(BuildAll({tuttiAlgorithmDirect, all_reduce}, 3, 0, 1), 2, 0), "final(s0 + s1 + s2)");
   EXPECT_EQ(OutputExpression(BuildAll({tuttiAlgorithmRing, all_reduce}, 3, 0, 1), 2, 0), "final((s1 + s2) + s0)");
   EXPECT_EQ(OutputExpression(BuildAll({tuttiAlgorithmRing, all_gather}, 3, 0, 1), 2, 1), "in1[1]");
+  EXPECT_EQ(OutputExpression(BuildAll({tuttiAlgorithmNvls, all_reduce}, 3, 0, 1), 2, 0), "final(s0 + s1 + s2)");
   EXPECT_EQ(OutputExpression(BuildAll({tuttiAlgorithmBruck, all_to_all}, 3, 0, 1), 2, 1), "in1[2]");
 }
 

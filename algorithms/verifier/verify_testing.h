@@ -70,10 +70,11 @@ inline const std::array kNodeLayouts = {
                }},
 };
 
-// Whether the algorithm uses rank layouts.
-inline bool Arranges(tuttiAlgorithm_t algorithm) {
+// Whether the algorithm's form of the collective uses rank layouts.
+inline bool Arranges(tuttiAlgorithm_t algorithm, Collective collective) {
   return algorithm == tuttiAlgorithmRing || algorithm == tuttiAlgorithmTwoLevel ||
-         algorithm == tuttiAlgorithmTwoLevelTree;
+         algorithm == tuttiAlgorithmTwoLevelTree ||
+         (algorithm == tuttiAlgorithmNvls && collective == Collective::all_reduce);
 }
 
 }  // namespace tutti::verifier

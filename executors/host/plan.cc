@@ -81,6 +81,9 @@ BoundOperand Plan::BindOperand(const schedule::Operand& operand, bool written, i
         bound.empty = &fabric.PostOf(fabric_channel, config_.protocol, operand.peer);
       }
       break;
+    case schedule::OperandKind::contribution:
+    case schedule::OperandKind::sum:
+    case schedule::OperandKind::multicast: Throw(tuttiInternalError, "only a switch between GPUs adds what passes it");
   }
   if (bound.fill != nullptr) PopulateRing(*bound.fill, config_.protocol, config_.chunk_bytes);
   if (bound.empty != nullptr) PopulateRing(*bound.empty, config_.protocol, config_.chunk_bytes);

@@ -261,12 +261,13 @@ typedef TUTTI_ENUM {
   tuttiAlgorithmProgram = 13, /* a schedule from a file */
   tuttiAlgorithmRecursiveDoubling = 14, /* partners exchange all the data they have */
   tuttiAlgorithmPeerMemory = 15, /* each rank moves a part of all ranks' buffers: GPU memory in one process */
-  tuttiNumAlgorithms = 16
+  tuttiAlgorithmNvls = 16, /* a switch between GPUs adds and multiplies data (NVLink SHARP) */
+  tuttiNumAlgorithms = 17
 } tuttiAlgorithm_t;
 
 /* Room for future transports and algorithms without changing the layout. */
 #define TUTTI_COUNTED_TRANSPORTS 16
-#define TUTTI_COUNTED_ALGORITHMS 16
+#define TUTTI_COUNTED_ALGORITHMS 32
 /* Since the communicator was made. Set `size` to sizeof(tuttiCounters_t) before the call. Bytes are payload. */
 typedef struct {
   size_t size;

@@ -57,9 +57,14 @@ bool IsTwoLevel(tuttiAlgorithm_t algorithm) {
 }
 
 // The verifier proves that these compute one fixed expression, rounded once (verify.h, IsDeterministic).
-bool RoundsOnce(tuttiAlgorithm_t algorithm) {
+bool IsDeterministic(tuttiAlgorithm_t algorithm) {
   return algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot ||
          algorithm == tuttiAlgorithmPeerMemory;
+}
+
+// A switch adds in an order of its own, but rounds its sum once.
+bool RoundsOnce(tuttiAlgorithm_t algorithm, const TuningContext& tuning) {
+  return IsDeterministic(algorithm) || (algorithm == tuttiAlgorithmNvls && tuning.where.nodes() <= 1);
 }
 
 // Channel counts to try for an algorithm that takes `unit` of the fabric's for each; one unit carries `block_bytes`.
@@ -83,19 +88,19 @@ std::vector<int> ChannelCounts(const TuningContext& tuning, int unit, int lanes,
 }
 
 // The protocol that the user forces, where GPUs can carry such a call by it. Block lengths that only pairs of ranks know
-// need bulk slots.
-std::optional<ring::Protocol> ForcedOnGpus(const Kind& kind, const TuningContext& tuning) {
-  if (kind.pairwise) return ring::Protocol::bulk;
+// need bulk slots, and so does a switch: it adds whatever is in a slot, so no flags may be among the data.
+std::optional<ring::Protocol> ForcedOnGpus(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {
+  if (kind.pairwise || algorithm == tuttiAlgorithmNvls) return ring::Protocol::bulk;
   const auto& forced = tuning.forced.protocol;
   if (forced == ring::Protocol::line && !tuning.gpu_slots.lines) return ring::Protocol::bulk;
   return forced;
 }
 
 // Shapes in which GPUs could move a channel's share of every block.
-std::vector<schedule::ProtocolConfig> GpuConfigs(const Kind& kind, const TuningContext& tuning, std::size_t share,
-                                                 bool refers) {
+std::vector<schedule::ProtocolConfig> GpuConfigs(tuttiAlgorithm_t algorithm, const Kind& kind,
+                                                 const TuningContext& tuning, std::size_t share, bool refers) {
   const Forced& forced = tuning.forced;
-  const auto protocol = ForcedOnGpus(kind, tuning);
+  const auto protocol = ForcedOnGpus(algorithm, kind, tuning);
   // There must be one shape for any share, whatever protocol is forced: its longest.
   const schedule::ProtocolConfig last =
       *std::find_if(kGpuConfigs.rbegin(), kGpuConfigs.rend(),
@@ -223,6 +228,12 @@ std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Tu
   if (algorithm == tuttiAlgorithmPeerMemory && !tuning.one_launch) {
     return "does not support ranks that share no process and GPU";
   }
+  if (algorithm == tuttiAlgorithmNvls) {
+    if (!tuning.in_switch) return "needs GPUs that are joined by a switch that adds (NVLink SHARP)";
+    if (tuning.where.nodes() > 1 && kind.collective != schedule::Collective::all_reduce) {
+      return "needs all ranks at one switch";
+    }
+  }
   const bool lane_for_each_rank =
       algorithm == tuttiAlgorithmPeerMemory && kind.collective == schedule::Collective::all_to_all;
   if (lane_for_each_rank && tuning.most_lanes != 0 && tuning.nranks > tuning.most_lanes) {
@@ -238,7 +249,7 @@ std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Tu
   if (kind.pairwise && builders::PassesBlocksOn(algorithm, kind.collective))
     return "forwards blocks whose lengths only other ranks know";
   if (!tuning.one_host && builders::NeedsPosts(algorithm)) return "needs all ranks on one host";
-  if (schedule::IsReducing(kind.collective) && tuning.deterministic && !RoundsOnce(algorithm)) {
+  if (schedule::IsReducing(kind.collective) && tuning.deterministic && !IsDeterministic(algorithm)) {
     return "is not deterministic: it sums in another order and rounds more than once";
   }
   return "";
@@ -252,7 +263,7 @@ std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningCon
   }
   if (builders::IsBaseline(algorithm)) return "is a baseline, used only if forced";
   if (IsTwoLevel(algorithm) && tuning.where.nodes() <= 1) return "needs several nodes; there is one";
-  if (schedule::IsReducing(kind.collective) && kind.low_precision && !RoundsOnce(algorithm) &&
+  if (schedule::IsReducing(kind.collective) && kind.low_precision && !RoundsOnce(algorithm, tuning) &&
       WhyImpossible(tuttiAlgorithmDirect, kind, tuning).empty()) {
     return "rounds partial sums to a low-precision type";
   }
@@ -326,8 +337,8 @@ std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, 
   std::vector<Candidate> ways;
   for (const int channels : ChannelCounts(tuning, unit, on_gpu.lanes, unit_bytes)) {
     const std::size_t share = (unit_bytes + channels - 1) / channels;
-    const auto configs =
-        tuning.threads == 0 ? GpuConfigs(kind, tuning, share, on_gpu.refers) : HostConfigs(kind, tuning, share);
+    const auto configs = tuning.threads == 0 ? GpuConfigs(algorithm, kind, tuning, share, on_gpu.refers)
+                                             : HostConfigs(kind, tuning, share);
     for (const schedule::ProtocolConfig& config : configs) ways.push_back({algorithm, channels, config});
   }
   return ways;

@@ -70,6 +70,7 @@ struct TuningContext {
   int nranks = 1;
   schedule::RankLayout where = {};  // empty: one node
   bool one_host = true;             // every rank can read every post
+  bool in_switch = false;           // a switch that adds and multiplies data joins the ranks of each node
   bool one_launch = false;          // all ranks' calls run in one launch (Schedule::one_launch)
   // The nodes of `where` are parts of one host, each with a last-level cache of its own (topology/graph/domains.h).
   bool domains = false;

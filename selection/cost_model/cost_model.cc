@@ -111,7 +111,7 @@ CostModel::Path CostModel::StepPath(const StepGraph::Work& work, SlotUse use, co
   const auto w = static_cast<std::size_t>(use.protocol);
   const auto& operands = use.cma ? work.fetching : work.copying;
   Path path;
-  path.fixed = costs.step_us + costs.slot_us[w] * (work.copying.slot_reads + work.copying.slot_writes) +
+  path.fixed = costs.step_us + work.read_us + costs.slot_us[w] * (work.copying.slot_reads + work.copying.slot_writes) +
                costs.fetch_us * operands.fetches;
   const Path moving{0, static_cast<double>(operands.memory), static_cast<double>(operands.slot_reads),
                     static_cast<double>(operands.slot_writes), costs.fetch_page_us / kPageBytes * operands.fetches};
@@ -307,6 +307,9 @@ CostModel::Crossing CostModel::BusiestLink(ring::Protocol protocol, int channels
         if (route.network) load.network += share;
       }
     }
+  }
+  for (const Route& route : graph_.in_switch) {
+    for (const int resource : route.resources) slots[home(resource)].all += 1 / machine_.costs().in_switch_efficiency;
   }
   const double efficiency = machine_.costs().protocol_efficiency[static_cast<std::size_t>(protocol)];
   Crossing busiest;

@@ -195,7 +195,8 @@ Machine MachineOfNodes(const HostCosts& host, Costs costs, schedule::RankLayout 
   for (const auto& ranks : rank_layout.ranks_on) {
     const std::size_t n = ranks.size();
     type_of_node.push_back(static_cast<int>(types.size()));
-    NodeType type{between.resources, std::vector<std::vector<Route>>(n, std::vector<Route>(n, through_memory)), {}, {}};
+    NodeType type{
+        between.resources, std::vector<std::vector<Route>>(n, std::vector<Route>(n, through_memory)), {}, {}, {}, {}};
     // Half of the latency on each side.
     Route out{{}, HalfOf(between.latency), between.network}, in = out;
     if (!between.resources.empty()) {

@@ -26,6 +26,7 @@ Machine::Machine(std::vector<NodeType> types, std::vector<int> type_of_node, sch
     for (std::size_t i = 0; i < ranks.size(); ++i) place_[ranks[i]] = static_cast<int>(i);
     ranks_of_fullest_node_ = std::max(ranks_of_fullest_node_, ranks.size());
   }
+  for (const auto& type : types_) has_teams_ = has_teams_ && !type.sums.empty();
   for (const auto& type : types_) {
     if (rank_layout_.nodes() == 1) break;
     for (const auto& routes : type.outward) {
@@ -70,19 +71,30 @@ const Resource& Machine::resource(int index) const {
   return types_[type_of_node_[node]].resources[index - first_resource_[node]];
 }
 
+Route Machine::Numbered(Route route, int node) const {
+  for (int& resource : route.resources) resource += first_resource_[node];
+  return route;
+}
+
+Route Machine::SumRouteOf(int reader) const {
+  const int node = rank_layout_.node_of[reader];
+  return Numbered(types_[type_of_node_[node]].sums[place_[reader]], node);
+}
+
+Route Machine::MulticastRouteOf(int writer) const {
+  const int node = rank_layout_.node_of[writer];
+  return Numbered(types_[type_of_node_[node]].multicasts[place_[writer]], node);
+}
+
 Route Machine::RouteOf(int from, int to, int channel) const {
   const int from_node = rank_layout_.node_of[from];
   const int to_node = rank_layout_.node_of[to];
-  const auto numbered = [this](Route route, int node) {
-    for (int& resource : route.resources) resource += first_resource_[node];
-    return route;
-  };
   const NodeType& here = types_[type_of_node_[from_node]];
-  if (from_node == to_node) return numbered(here.local[place_[from]][place_[to]], from_node);
+  if (from_node == to_node) return Numbered(here.local[place_[from]][place_[to]], from_node);
   const auto& outs = here.outward[place_[from]];
   const auto& ins = types_[type_of_node_[to_node]].inward[place_[to]];
-  Route route = numbered(outs[channel % outs.size()], from_node);
-  const Route in = numbered(ins[channel % ins.size()], to_node);
+  Route route = Numbered(outs[channel % outs.size()], from_node);
+  const Route in = Numbered(ins[channel % ins.size()], to_node);
   route.resources.insert(route.resources.end(), in.resources.begin(), in.resources.end());
   for (std::size_t protocol = 0; protocol < route.latency.size(); ++protocol)
     route.latency[protocol] += in.latency[protocol];

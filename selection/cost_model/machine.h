@@ -11,6 +11,9 @@
 //     lasts until its bytes are across. On a route over the network the step ends when the slot is filled; the bytes
 //     follow behind the slots before them. Each slot that is sent or received takes the rank's network proxy
 //     message_us, one after the other.
+//   - A sum (schedule.h) crosses the links from all ranks of the team to the switch and the one to its reader, while
+//     the reader's step lasts, which takes the sum route's latency more. A multicast crosses the writer's link and the
+//     links to all ranks. Both get the share Costs::in_switch_efficiency of these links.
 //   - The reader sees a slot the route's latency (by protocol) after its last byte. The writer sees it emptied a
 //   latency
 //     after the reader's step.
@@ -88,6 +91,7 @@ struct Costs {
   int cores = 0;
   // Data bytes per byte that crosses a link: a GPU's inline protocol sends a flag with every 4 or 120 bytes.
   std::array<double, ring::kProtocols> protocol_efficiency = {1, 1, 1};
+  double in_switch_efficiency = 1;  // data bytes per byte that a link could carry, of sums and multicasts
 };
 
 // One node, its ranks and resources numbered from 0.
@@ -97,6 +101,9 @@ struct NodeType {
   // A rank's routes to and from other nodes: one per NIC that it may use; channel c takes number c % size.
   std::vector<std::vector<Route>> outward;
   std::vector<std::vector<Route>> inward;
+  // By rank, where a switch between the ranks adds and multiplies data: ways of a sum that the rank reads, and of a
+  // multicast that it writes.
+  std::vector<Route> sums, multicasts;
   // All ranks' data is in one memory, to which all local routes lead. Then every operand of a step passes it
   // (SlotsOfAnAccess), even if it does not leave a rank, and slots as such pass nothing.
   bool one_memory = false;
@@ -125,10 +132,17 @@ class Machine {
   double ranks_per_core() const { return ranks_per_core_; }
   // For slots of `slot_bytes`. `streamed`: results are stored past the caches.
   MoveRates RatesOf(const WorkingSet& set, double slot_bytes, bool streamed) const;
-  // Numbers resources across the machine.
+  // Whether a switch joins the ranks of every node that adds and multiplies data.
+  bool has_teams() const { return has_teams_; }
+  // These number resources across the machine.
   Route RouteOf(int from, int to, int channel) const;
+  // REQUIRES: has_teams().
+  Route SumRouteOf(int reader) const;
+  Route MulticastRouteOf(int writer) const;
 
  private:
+  Route Numbered(Route route, int node) const;
+
   std::vector<NodeType> types_;
   std::vector<int> type_of_node_;
   std::vector<int> first_resource_;  // by node, and one past
@@ -136,6 +150,7 @@ class Machine {
   schedule::RankLayout rank_layout_;
   Costs costs_;
   bool one_host_ = true;
+  bool has_teams_ = true;
   std::size_t ranks_of_fullest_node_ = 0;
   double ranks_per_core_ = 1;
 };

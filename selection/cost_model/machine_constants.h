@@ -37,6 +37,8 @@ struct GpuConstants {
   double block_bandwidth;  // GB/s that one block of kNcclBlockThreads (machine_of_system.h) reads and writes
   // Added by the protocol to a link's latency: fences and barriers make a slot's data visible before its flag.
   std::array<double, ring::kProtocols> synchronisation_us;
+  // The share of NVLink's bandwidth (link_constants.h) that sums and multicasts of an NVSwitch get; 0: it has none.
+  double in_switch_efficiency;
   // Added by the host's proxy to a network's latency: it polls a slot in pinned memory, posts it, polls the completion.
   std::array<double, ring::kProtocols> proxy_us;
 };
@@ -53,12 +55,15 @@ struct GpuConstants {
 //     256 MiB. inline: a vote of the warp on each line and no fence: NCCL's table has 1.9 us for such a hop where a
 //     line has 0.6.
 //   H100 (90). The same, shorter by the clock: 1.755 GHz to A100's 1.41 (data sheets).
+//   B200 (100). As H100, but for the switch.
+//   in_switch: NCCL's tuner counts on 0.85 of the links on Hopper and 0.74 on Blackwell for NVLS.
 //   proxy: NCCL's table of network latencies: 5, 8.5 and 14 us a hop by its three protocols, less the card's own way
 //   (1.2),
 //     which link_constants.h has.
-inline constexpr std::array<GpuConstants, 2> kGpuGenerations = {{
-    {80, 4.775, 1.275, 60, {0, 2, 7}, {3.8, 7.3, 12.8}},
-    {90, 4.775, 1.025, 110, {0, 1.6, 5.6}, {3.8, 7.3, 12.8}},
+inline constexpr std::array<GpuConstants, 3> kGpuGenerations = {{
+    {80, 4.775, 1.275, 60, {0, 2, 7}, 0, {3.8, 7.3, 12.8}},
+    {90, 4.775, 0.43, 110, {0, 1.3, 6.5}, 0.85, {3.8, 7.3, 12.8}},
+    {100, 4.775, 0.43, 110, {0, 1.3, 6.5}, 0.74, {3.8, 7.3, 12.8}},
 }};
 // Returns the newest generation that is not newer than `sm`; the oldest if `sm` is older or unknown (0).
 GpuConstants GpuConstantsOf(int sm);

@@ -29,6 +29,7 @@ class NodeMaker {
   }
 
   NodeType Make(const std::vector<int>& gpus, bool network) {
+    if (constants_.in_switch_efficiency > 0 && gpus.size() > 1) AddTeam(gpus);
     const auto nics = topology::NearestNics(system_, 0);
     for (std::size_t i = 0; i < gpus.size(); ++i) {
       const auto paths = topology::PathsFrom(system_, gpus[i]);
@@ -52,6 +53,37 @@ class NodeMaker {
  private:
   bool IsHere(int device) const { return system_.devices[device].host == 0; }
   const std::string& NameOf(int device) const { return system_.devices[device].name; }
+
+  // NVSwitches since NVLink 4 add and multiply data: where every path between two GPUs has two legs, by such a switch.
+  void AddTeam(const std::vector<int>& gpus) {
+    std::vector<int> up, down;  // links
+    double latency = 0;
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      const topology::Path path = topology::PathsFrom(system_, gpus[i])[gpus[(i + 1) % gpus.size()]];
+      constexpr std::size_t kLegs = 2;
+      if (path.links.size() != kLegs) return;
+      const topology::Link& leg = system_.links[path.links.front()];
+      if (system_.devices[leg.to].kind != topology::DeviceKind::nvswitch) return;
+      up.push_back(path.links.front());
+      down.push_back(path.links.back());
+      latency = std::max(latency, path.latency);
+    }
+    std::rotate(down.begin(), down.end() - 1, down.end());  // the last leg of path i leads to the next GPU
+    const auto route = [&](double us) {
+      Route made;
+      made.latency.fill(us);
+      return made;
+    };
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      // A read goes to the memories and comes back.
+      Route& sum = type_.sums.emplace_back(route(2 * latency));
+      for (const int link : up) sum.resources.push_back(resource_of_[link]);
+      sum.resources.push_back(resource_of_[down[i]]);
+      Route& multicast = type_.multicasts.emplace_back(route(latency));
+      multicast.resources.push_back(resource_of_[up[i]]);
+      for (const int link : down) multicast.resources.push_back(resource_of_[link]);
+    }
+  }
 
   Route LocalRoute(const topology::Path& path, int from, int to) const {
     if (path.path_class >= topology::PathClass::NET) {
@@ -108,6 +140,7 @@ Costs CostsOf(const GpuConstants& constants, int block_threads) {
   costs.message_us = kProxyMessageUs;
   costs.executor_bandwidth = {{kAnySize, constants.block_bandwidth * block_threads / kNcclBlockThreads}};
   costs.protocol_efficiency = kGpuProtocolEfficiency;
+  if (constants.in_switch_efficiency > 0) costs.in_switch_efficiency = constants.in_switch_efficiency;
   return costs;
 }
 

@@ -65,7 +65,9 @@ TEST(MachineOfSystem, RefusesWhatThereIsNotEnoughOf) {
 TEST(GpuConstants, AreOfTheNewestGenerationThatIsNotNewer) {
   EXPECT_EQ(GpuConstantsOf(80).sm, 80);
   EXPECT_EQ(GpuConstantsOf(86).sm, 80);
-  EXPECT_EQ(GpuConstantsOf(100).sm, 90);
+  EXPECT_EQ(GpuConstantsOf(89).sm, 80);
+  EXPECT_EQ(GpuConstantsOf(99).sm, 90);
+  EXPECT_EQ(GpuConstantsOf(120).sm, 100);
   EXPECT_EQ(GpuConstantsOf(70).sm, 80);
   EXPECT_EQ(GpuConstantsOf(0).sm, 80);
 }

@@ -8,15 +8,13 @@
 
 #include "algorithms/builders/steps.h"
 #include "algorithms/schedule/binding.h"
+#include "algorithms/schedule/ways.h"
 #include "selection/cost_model/machine_constants.h"
 
 namespace tutti::cost_model {
 namespace {
 
-bool IsSlot(const schedule::Operand& operand) {
-  return operand.kind == schedule::OperandKind::from || operand.kind == schedule::OperandKind::to ||
-         operand.kind == schedule::OperandKind::post;
-}
+bool IsSlot(const schedule::Operand& operand) { return schedule::IsSlot(operand.kind); }
 
 // A slot that a step fills or empties. A connection's slots are filled and emptied in the same order: the k-th filled
 // is the k-th emptied.
@@ -30,7 +28,6 @@ struct Passage {
   auto connection_key() const { return std::tie(writer, reader, channel, connection); }
 };
 constexpr int kEverybody = -1;  // in shared memory, all ranks read one slot
-constexpr int kPosts = -1;      // the connection of posted slots
 
 // The emptying side also records which of the members served by a stand-in it is.
 struct Arrival {
@@ -104,31 +101,28 @@ class Builder {
   void FindPassages() {
     int step = 0;
     for (const auto& lane : lanes_) {
-      const bool may_refer = representatives_.members()[static_cast<std::size_t>(lane.member)].reference_safe;
+      const bool may_refer = MemberOf(lane).reference_safe;
       for (const auto& each : *lane.steps) {
         first_source_.push_back(static_cast<int>(emptied_.size()));
         refers_.push_back(may_refer ? ReferredBy(each) : Referred::nothing);
         for (const auto& write : each.writes) {
-          if (!IsSlot(write)) continue;
-          if (write.kind == schedule::OperandKind::to) {
-            filled_.push_back({lane.member, write.peer, lane.channel, write.connection, step});
-          } else if (shared_memory_) {
-            filled_.push_back({lane.member, kEverybody, lane.channel, kPosts, step});
-          } else {
-            for (const int peer : builders::Others(RankOf(lane.member), representatives_.nranks())) {
-              filled_.push_back({lane.member, peer, lane.channel, kPosts, step});
-            }
+          if (write.kind == schedule::OperandKind::post && shared_memory_) {
+            filled_.push_back({lane.member, kEverybody, lane.channel, schedule::kPosts, step});
+            continue;
           }
+          schedule::EachWayWritten(MemberOf(lane), write, [&](const schedule::Way& way) {
+            filled_.push_back({lane.member, way.reader, lane.channel, way.number, step});
+          });
         }
         for (const auto& read : each.reads) {
-          if (!IsSlot(read)) continue;
-          const auto [stand_in, seen_as] = representatives_.For(lane.member, read.peer);
-          const bool posted = read.kind == schedule::OperandKind::post;
-          const int reader = posted && shared_memory_ ? kEverybody : seen_as;
-          emptied_.push_back({{stand_in, reader, lane.channel, posted ? kPosts : read.connection, step},
-                              lane.member,
-                              read.peer,
-                              static_cast<int>(emptied_.size())});
+          schedule::EachWayRead(MemberOf(lane), read, [&](const schedule::Way& way) {
+            const auto [stand_in, seen_as] = representatives_.For(lane.member, way.writer);
+            const int reader = way.number == schedule::kPosts && shared_memory_ ? kEverybody : seen_as;
+            emptied_.push_back({{stand_in, reader, lane.channel, way.number, step},
+                                lane.member,
+                                way.writer,
+                                static_cast<int>(emptied_.size())});
+          });
         }
         ++step;
       }
@@ -146,6 +140,7 @@ class Builder {
       return CountAccesses();
     }
     for (const auto& each : filled_) {
+      if (each.connection == schedule::kContributions || each.connection == schedule::kMulticasts) continue;
       if (each.reader != kEverybody) {
         CountSend(each.writer, each.reader);
         continue;
@@ -291,6 +286,12 @@ class Builder {
     auto& copying = work.copying;
     for (const auto& read : step.reads) ++(IsSlot(read) ? copying.slot_reads : copying.memory);
     crossed_.clear();
+    for (const auto& read : step.reads) {
+      if (read.kind != schedule::OperandKind::sum) continue;
+      const Route route = machine_.SumRouteOf(RankOf(member));
+      work.read_us = std::max(work.read_us, route.latency.front());
+      CrossInSwitch(route);
+    }
     int within_node = 0;  // of the slots written
     const auto write_slot = [&](int peer) {
       ++copying.slot_writes;
@@ -302,9 +303,10 @@ class Builder {
         ++copying.memory;
       } else if (write.kind == schedule::OperandKind::to) {
         write_slot(write.peer);
-      } else if (shared_memory_) {
+      } else if (shared_memory_ || schedule::IsOfTeam(write.kind)) {
         ++copying.slot_writes;
         ++within_node;
+        if (write.kind == schedule::OperandKind::multicast) CrossInSwitch(machine_.MulticastRouteOf(RankOf(member)));
       } else {
         for (const int peer : builders::Others(RankOf(member), representatives_.nranks())) write_slot(peer);
       }
@@ -360,14 +362,21 @@ class Builder {
     for (int access = 0; access < AccessesOf(index, step); ++access) Cross(rank, rank);
   }
 
-  // A step that writes across one link several times shares the link with itself.
   void Cross(int from, int to) {
     const auto& way = graph_.ways[WayBetween(from, to)];
     if (way.network || way.us_per_byte == 0) return;
-    for (const int resource : machine_.RouteOf(from, to, 0).resources) {
+    Cross(machine_.RouteOf(from, to, 0), graph_.slots_of_a_crossing);
+  }
+  void CrossInSwitch(const Route& route) {
+    graph_.in_switch.push_back(route);
+    Cross(route, 1 / machine_.costs().in_switch_efficiency);
+  }
+  // A step that crosses one link several times shares the link with itself.
+  void Cross(const Route& route, double slots) {
+    for (const int resource : route.resources) {
       const auto found = std::find_if(crossed_.begin(), crossed_.end(),
                                       [resource](const auto& each) { return each.first == resource; });
-      const double us = graph_.slots_of_a_crossing * UsPerByte(machine_.resource(resource).bandwidth);
+      const double us = slots * UsPerByte(machine_.resource(resource).bandwidth);
       if (found != crossed_.end()) {
         found->second += us;
       } else {
@@ -376,6 +385,9 @@ class Builder {
     }
   }
 
+  const schedule::Schedule& MemberOf(const LaneOf& lane) const {
+    return representatives_.members()[static_cast<std::size_t>(lane.member)];
+  }
   int RankOf(int member) const { return representatives_.members()[member].rank; }
 
   int WayBetween(int from, int to) {

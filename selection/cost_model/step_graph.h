@@ -31,6 +31,7 @@ struct StepGraph {
     Operands copying;        // slots carry their data
     Operands fetching;       // ProtocolConfig::cma: slots within a node refer to memory where the schedule lets them
     double us_per_byte = 0;  // of the narrowest link that the step itself writes across
+    double read_us = 0;      // until the first bytes of a sum come
     friend bool operator==(const Work&, const Work&) = default;
   };
   struct Node {
@@ -67,6 +68,7 @@ struct StepGraph {
   std::vector<Work> works;
   std::vector<Way> ways;
   std::vector<Send> sends;
+  std::vector<Route> in_switch;  // of a chunk's sums and multicasts
   // What each of them, and of the slots in `works`, takes of a resource, in slots. Where one memory holds all data, these
   // are accesses to it.
   double slots_of_a_crossing = 1;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "selection/cost_model/host_machine.h"
+#include "selection/cost_model/test_machines.h"
 
 namespace tutti::cost_model {
 namespace {
@@ -33,6 +34,7 @@ TEST(StepGraph, OrdersEveryStepBehindWhatItWaitsFor) {
       for (int a = tuttiAlgorithmNone + 1; a < tuttiNumAlgorithms; ++a) {
         const auto collective = static_cast<schedule::Collective>(c);
         const auto algorithm = static_cast<tuttiAlgorithm_t>(a);
+        if (algorithm == tuttiAlgorithmNvls) continue;  // this machine has no switch
         const auto representatives =
             RepresentativeRanks::Of(algorithm, {collective, 0, nranks, 0, 1, &machine.rank_layout()});
         if (!representatives) continue;
@@ -51,6 +53,28 @@ TEST(StepGraph, OrdersEveryStepBehindWhatItWaitsFor) {
       }
     }
   }
+}
+
+// Each rank reads one sum and multicasts one block. All ranks' ways out and one way in carry a sum, one way out and all
+// ways in a multicast.
+TEST(StepGraph, CountsWhatCrossesASwitch) {
+  constexpr int kRanks = 5;
+  Costs costs = FreeCosts();
+  costs.in_switch_efficiency = 0.5;
+  const Machine machine = SwitchedMachine(1, kRanks, costs);
+  const StepGraph graph(machine,
+                        *RepresentativeRanks::Of(tuttiAlgorithmNvls, {schedule::Collective::all_reduce, 0, kRanks}));
+  EXPECT_TRUE(graph.sends.empty());
+  ASSERT_EQ(graph.in_switch.size(), 2U * kRanks);
+  for (const Route& route : graph.in_switch) EXPECT_EQ(route.resources.size(), 1U + kRanks);
+  double widest = 0, longest = 0;
+  for (const auto& work : graph.works) {
+    widest = std::max(widest, work.us_per_byte);
+    longest = std::max(longest, work.read_us);
+  }
+  // The step that reads the sum and multicasts crosses its own links twice, at half their bandwidth.
+  EXPECT_DOUBLE_EQ(widest, 2 * 2 * UsPerByte(kSwitchBandwidth));
+  EXPECT_DOUBLE_EQ(longest, 2 * kLocalLatency);
 }
 
 TEST(StepGraph, CountsWhatEachRankSends) {

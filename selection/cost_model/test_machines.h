@@ -24,7 +24,7 @@ inline Costs FreeCosts() {
 }
 
 // `nodes` of `ranks` each, joined by a switch on the node, each with its own network card.
-// Resources of a rank: 4k out, 4k + 1 in, 4k + 2 to the network, 4k + 3 from it.
+// Resources of a rank: 4k out, 4k + 1 in, 4k + 2 to the network, 4k + 3 from it. The switch adds and multiplies data.
 inline Machine SwitchedMachine(int nodes, int ranks, const Costs& costs = FreeCosts(),
                                double switch_bandwidth = kSwitchBandwidth) {
   NodeType type;
@@ -37,7 +37,13 @@ inline Machine SwitchedMachine(int nodes, int ranks, const Costs& costs = FreeCo
     type.resources.push_back({"network out", kNetworkBandwidth});
     type.resources.push_back({"network in", kNetworkBandwidth});
     auto& local = type.local.emplace_back();
-    for (int j = 0; j < ranks; ++j) local.push_back({{4 * i, 4 * j + 1}, at_every_protocol(kLocalLatency)});
+    Route& sum = type.sums.emplace_back(Route{{4 * i + 1}, at_every_protocol(2 * kLocalLatency)});
+    Route& multicast = type.multicasts.emplace_back(Route{{4 * i}, at_every_protocol(kLocalLatency)});
+    for (int j = 0; j < ranks; ++j) {
+      local.push_back({{4 * i, 4 * j + 1}, at_every_protocol(kLocalLatency)});
+      sum.resources.push_back(4 * j);
+      multicast.resources.push_back(4 * j + 1);
+    }
     type.outward.push_back({{{4 * i + 2}, at_every_protocol(kNetworkLatency), true}});
     type.inward.push_back({{{4 * i + 3}, at_every_protocol(0), true}});
   }

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "algorithms/schedule/binding.h"
+#include "algorithms/schedule/ways.h"
 #include "base/error.h"
 #include "selection/cost_model/machine_constants.h"
 
@@ -15,20 +16,21 @@ namespace tutti::simulator {
 namespace {
 
 // A connection as its writer names it. A post counts once for each reader.
-constexpr int kPost = -1;
 struct Name {
   int from;
   int to;
   int channel;
-  int number;  // of those with that peer; kPost
+  int number;  // as in schedule::Way
   friend bool operator==(const Name&, const Name&) = default;
 };
+// Of the way of a sum, which no slot takes.
+constexpr int kSumWay = schedule::kMulticasts - 1;
 
 struct NameHash {
   std::size_t operator()(const Name& name) const {
     // Ranks are below 2^16 (Operand::peer) and channels few.
     return ring::Mix(static_cast<std::uint64_t>(name.from) << 40 | static_cast<std::uint64_t>(name.to) << 24 |
-                     static_cast<std::uint64_t>(name.channel) << 8 | static_cast<std::uint64_t>(name.number + 1));
+                     static_cast<std::uint64_t>(name.channel) << 8 | static_cast<std::uint64_t>(name.number - kSumWay));
   }
 };
 
@@ -122,7 +124,7 @@ class Flattener {
                       static_cast<std::uint32_t>(flat_.steps_.size()),
                       static_cast<std::uint32_t>(lanes[l].steps.size()),
                       0};
-        for (const schedule::Step& step : lanes[l].steps) AddStep(lane, step);
+        for (const schedule::Step& step : lanes[l].steps) AddStep(schedule, lane, step);
         flat_.lanes_.push_back(lane);
       }
       for (const schedule::Lane& lane : lanes) {
@@ -142,34 +144,34 @@ class Flattener {
     }
   }
 
-  void AddStep(FlatLane& lane, const schedule::Step& step) {
+  void AddStep(const schedule::Schedule& schedule, FlatLane& lane, const schedule::Step& step) {
     FlatStep flat{.block = step.block, .first = static_cast<std::uint32_t>(flat_.operands_.size())};
     flat.afters = static_cast<std::uint8_t>(step.after.size());
     flat.accesses =
         static_cast<std::uint16_t>(schedule::AccessesOf(step, may_refer_ && schedule::ReferableOf(step) != -1));
     const auto number = static_cast<std::uint32_t>(flat_.lanes_.size());
     for (const schedule::Operand& read : step.reads) {
-      if (read.kind != schedule::OperandKind::from && read.kind != schedule::OperandKind::post) {
-        ++flat.memory;
-        continue;
-      }
-      flat_.operands_.push_back(EdgeOf(
-          {read.peer, lane.rank, lane.channel, read.kind == schedule::OperandKind::post ? kPost : read.connection},
-          number));
-      ++flat.empties;
+      ++(schedule::IsSlot(read.kind) ? flat.reads : flat.memory);
+      schedule::EachWayRead(schedule, read, [&](const schedule::Way& way) {
+        flat_.operands_.push_back(EdgeOf({way.writer, way.reader, lane.channel, way.number}, number));
+        ++flat.empties;
+      });
     }
     for (const schedule::Operand& write : step.writes) {
-      if (write.kind == schedule::OperandKind::to) {
-        flat_.operands_.push_back(ConnectionOf({lane.rank, write.peer, lane.channel, write.connection}, number));
+      ++(schedule::IsSlot(write.kind) ? flat.writes : flat.memory);
+      std::set<int> reached;  // nodes, by this slot
+      schedule::EachWayWritten(schedule, write, [&](const schedule::Way& way) {
+        const std::uint32_t connection = ConnectionOf({way.writer, way.reader, lane.channel, way.number}, number);
+        flat_.operands_.push_back(connection);
         ++flat.fills;
-        ++flat.writes;
-      } else if (write.kind == schedule::OperandKind::post) {
-        AddPost(lane, number);
-        flat.fills += static_cast<std::uint16_t>(machine_.nranks() - 1);
-        ++flat.writes;
-      } else {
-        ++flat.memory;
-      }
+        const bool first = reached.insert(rank_layout_.node_of[way.reader]).second;
+        if (Joins(way, first)) flat_.connections_[connection].rides_along = true;
+      });
+    }
+    for (const schedule::Operand& read : step.reads) {
+      if (read.kind != schedule::OperandKind::sum) continue;
+      flat_.operands_.push_back(ConnectionOf({lane.rank, lane.rank, lane.channel, kSumWay}, number));
+      ++flat.sums;
     }
     for (const schedule::After& after : step.after) {
       flat_.operands_.push_back(static_cast<std::uint32_t>(after.lane));
@@ -182,27 +184,34 @@ class Flattener {
     lane.chunks = std::max({lane.chunks, static_cast<std::uint32_t>(chunks), flat_.pairwise_ && talks ? 1u : 0u});
   }
 
-  void AddPost(const FlatLane& lane, std::uint32_t number) {
-    // Ranks that share a node's cores share its memory too.
-    const bool shared_memory = machine_.costs().cores > 0;
-    std::set<int> reached;  // nodes
-    for (int reader = 0; reader < machine_.nranks(); ++reader) {
-      if (reader == lane.rank) continue;
-      const std::uint32_t connection = ConnectionOf({lane.rank, reader, lane.channel, kPost}, number);
-      flat_.operands_.push_back(connection);
-      const bool first = reached.insert(rank_layout_.node_of[reader]).second;
-      if (shared_memory && !first) flat_.connections_[connection].rides_along = true;
+  // Whether the slot's bytes cross with those for another reader, or not before they are read. `first`: of its node.
+  bool Joins(const schedule::Way& way, bool first) const {
+    switch (way.number) {
+      case schedule::kContributions: return true;
+      case schedule::kMulticasts: return !first;
+      // Ranks that share a node's cores share its memory too.
+      case schedule::kPosts: return machine_.costs().cores > 0 && !first;
+      default: return false;
     }
+  }
+
+  cost_model::Route RouteOf(const Name& name) const {
+    if (name.number == kSumWay) return machine_.SumRouteOf(name.to);
+    if (name.number == schedule::kMulticasts) return machine_.MulticastRouteOf(name.from);
+    return machine_.RouteOf(name.from, name.to, name.channel);
   }
 
   std::uint32_t ConnectionOf(const Name& name, std::uint32_t lane) {
     const auto [found, added] = connections_.emplace(name, flat_.connections_.size());
     if (added) {
-      const cost_model::Route route = machine_.RouteOf(name.from, name.to, name.channel);
+      const cost_model::Route route = RouteOf(name);
       FlatConnection connection{name.from, name.to, name.channel, lane};
       connection.network = route.network;
       connection.rides_along = machine_.one_memory();
-      connection.per_byte = 1 / machine_.costs().protocol_efficiency[wire_];
+      const bool in_switch = name.number == kSumWay || name.number == schedule::kMulticasts;
+      const cost_model::Costs& costs = machine_.costs();
+      connection.per_byte = 1 / (in_switch ? costs.in_switch_efficiency : costs.protocol_efficiency[wire_]);
+      if (name.number == kSumWay) connection.read_latency = FromMicroseconds(route.latency[wire_]);
       const int node = rank_layout_.node_of[name.from];
       for (const int resource : route.resources) {
         if (machine_.NodeOfResource(resource) == node) connection.route.push_back(resource);
@@ -233,7 +242,7 @@ class Flattener {
 
   int Counterpart(const schedule::Schedule& theirs, const schedule::Schedule& ours, const Name& name) const {
     const auto& channel = theirs.channels.at(name.channel);
-    if (name.number != kPost) {
+    if (name.number >= 0) {
       if (const auto position = PositionOf(channel, schedule::By(name.number, schedule::To(name.to)))) {
         const auto& lanes = ours.channels.at(name.channel).lanes;
         if (position->lane < lanes.size() && position->step < lanes[position->lane].steps.size()) {

@@ -31,8 +31,11 @@ NodeClasses EveryNodeItself(int nodes);
 
 struct FlatStep {
   std::int32_t block;
-  std::uint32_t first;         // of its operands: edges that it empties, connections that it fills, (lane, step) pairs
+  std::uint32_t first;  // of its operands: edges that it empties, connections that it fills, ways of sums that it
+                        // reads, (lane, step) pairs
   std::uint16_t empties = 0;   // slots read
+  std::uint16_t reads = 0;     // the same, a sum's slots as one
+  std::uint16_t sums = 0;
   std::uint16_t fills = 0;     // slots written; a post counts for each reader
   std::uint16_t memory = 0;    // operands read and written that are no slots
   std::uint16_t writes = 0;    // slots written; a post counts once
@@ -61,8 +64,10 @@ struct FlatConnection {
   std::int32_t edge = -1;       // the first of its edges
   std::vector<int> route = {};  // resources, of the nodes that are simulated
   double per_byte = 1;          // link bytes per data byte
+  Time read_latency = 0;        // of a sum: until its first bytes come
   bool network = false;         // the writer does not wait for the bytes to be across
-  bool rides_along = false;     // its bytes cross otherwise: with a post's for its node's first reader, or as accesses
+  bool rides_along = false;     // its bytes cross otherwise: with a post's for its node's first reader, as accesses, or
+                                // in a sum
 };
 
 // A reader's end.
@@ -87,9 +92,13 @@ class FlatSchedules {
   std::span<const std::uint32_t> Fills(const FlatStep& step) const {
     return Operands(step.first + step.empties, step.fills);
   }
+  // Connections that have no reader's end: the ways by which a switch brings the step what it adds.
+  std::span<const std::uint32_t> Sums(const FlatStep& step) const {
+    return Operands(step.first + step.empties + step.fills, step.sums);
+  }
   // Pairs of lane (of the channel) and step.
   std::span<const std::uint32_t> Afters(const FlatStep& step) const {
-    return Operands(step.first + step.empties + step.fills, std::size_t{2} * step.afters);
+    return Operands(step.first + step.empties + step.fills + step.sums, std::size_t{2} * step.afters);
   }
   // On a machine with one memory, the last connections are the lanes' own ways to it, in the lanes' order.
   std::span<const FlatConnection> connections() const { return connections_; }

@@ -110,7 +110,9 @@ std::optional<NodeClasses> FindNodeClasses(tuttiAlgorithm_t algorithm, schedule:
   if (collective == schedule::Collective::all_reduce && algorithm == tuttiAlgorithmDoubleBinaryTree) {
     return ClassesOfTree(rank_layout.ranks_on, rank_layout.nranks());
   }
-  if (collective == schedule::Collective::all_reduce && algorithm == tuttiAlgorithmTwoLevelTree) {
+  if (algorithm == tuttiAlgorithmNvls && rank_layout.nodes() == 1) return OneForAll(1);
+  const bool tree_of_nodes = algorithm == tuttiAlgorithmTwoLevelTree || algorithm == tuttiAlgorithmNvls;
+  if (collective == schedule::Collective::all_reduce && tree_of_nodes) {
     return ClassesOfTree(Themselves(rank_layout.nodes()), rank_layout.nodes());
   }
   // Nodes exchange in turns, each with another partner: no node does the same as its neighbour. (The representative

@@ -66,7 +66,7 @@ TEST_P(StandIns, WhatIsSymmetricIsTheFullOne) {
 
 // "A few per cent": where the trees are ragged.
 TEST_P(StandIns, TreesAreNearTheFullOnes) {
-  for (const auto algorithm : {tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmTwoLevelTree}) {
+  for (const auto algorithm : {tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmTwoLevelTree, tuttiAlgorithmNvls}) {
     EXPECT_NEAR(Ratio(algorithm, GetParam(), 64, std::size_t{1} << 20), 1, 0.03) << schedule::NameOf(algorithm);
     EXPECT_NEAR(Ratio(algorithm, GetParam(), 64'000, 32'000), 1, 0.05) << schedule::NameOf(algorithm);
   }

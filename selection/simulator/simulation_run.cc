@@ -189,8 +189,8 @@ void SimulationRun::Wake(std::uint32_t lane) {
 double SimulationRun::Moving(const FlatStep& step, std::int64_t bytes) const {
   const auto rates = input_.machine.RatesOf(working_set_, static_cast<double>(bytes), false);
   return static_cast<double>(bytes) * kPicosecondsPerMicrosecond *
-         (step.empties * cost_model::UsPerByte(rates.slot_read) +
-          step.writes * cost_model::UsPerByte(rates.slot_write) + step.memory * cost_model::UsPerByte(rates.memory));
+         (step.reads * cost_model::UsPerByte(rates.slot_read) + step.writes * cost_model::UsPerByte(rates.slot_write) +
+          step.memory * cost_model::UsPerByte(rates.memory));
 }
 
 // REQUIRES: Ready. Local slots start to cross at once, as fast as the executor moves them; the step's own cost follows.
@@ -202,12 +202,19 @@ void SimulationRun::Begin(std::uint32_t number) {
   const double moving = Moving(step, bytes);
   lane.busy = true;
   lane.began = now_;
+  lane.read_latency = 0;
   for (const std::uint32_t c : schedules_.Fills(step)) {
     const FlatConnection& connection = schedules_.connections()[c];
     ++connections_[c].filled;
     if (connection.network || connection.rides_along) continue;
     ++lane.crossing;
     const double crossing = static_cast<double>(bytes) * connection.per_byte;
+    StartFlow(c, bytes, moving > 0 ? crossing * kPicosecondsPerByteAtOneGB / moving : kInfinity);
+  }
+  for (const std::uint32_t c : schedules_.Sums(step)) {
+    ++lane.crossing;
+    lane.read_latency = schedules_.connections()[c].read_latency;
+    const double crossing = static_cast<double>(bytes) * schedules_.connections()[c].per_byte;
     StartFlow(c, bytes, moving > 0 ? crossing * kPicosecondsPerByteAtOneGB / moving : kInfinity);
   }
   if (input_.machine.one_memory() && step.accesses > 0 && bytes > 0) {
@@ -236,7 +243,8 @@ void SimulationRun::EndFlow(std::uint32_t c) {
                                       ToMicroseconds(connection.began), ToMicroseconds(now_), flat.route});
   }
   if (!flat.network) {
-    if (--lanes_[flat.lane].crossing == 0) events_.Push(now_ + step_time_, What::step_ends, flat.lane);
+    Lane& lane = lanes_[flat.lane];
+    if (--lane.crossing == 0) events_.Push(now_ + step_time_ + lane.read_latency, What::step_ends, flat.lane);
     return;
   }
   Deliver(c);

@@ -38,6 +38,7 @@ class SimulationRun {
     std::int32_t core = -1;      // the core that it shares; -1: it has its own executor
     bool busy = false;
     Time began = 0;
+    Time read_latency = 0;  // of the step's sum
   };
   struct Edge {
     std::uint32_t arrived = 0;

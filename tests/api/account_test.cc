@@ -127,6 +127,7 @@ TEST(Description, ForcedAlgorithmsRunWhereTheyHaveAForm) {
       {"scatter", [=](auto c, auto* a, auto* b) { return tuttiScatter(a, b, 4, f, 0, c, nullptr); }}};
   const std::map<tuttiAlgorithm_t, std::set<std::string>> known = {
       {tuttiAlgorithmPeerMemory, {}},  // of GPUs alone
+      {tuttiAlgorithmNvls, {}},
       {tuttiAlgorithmDirect,
        {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather", "scatter"}},
       {tuttiAlgorithmTwoShot, {"all_reduce", "reduce"}},

@@ -6,9 +6,9 @@
 #include <array>
 #include <deque>
 #include <map>
-#include <tuple>
 #include <vector>
 
+#include "algorithms/schedule/ways.h"
 #include "tools/draw/svg.h"
 
 namespace tutti::tools {
@@ -68,18 +68,7 @@ class Timetable {
     int index;                      // of the rank's lanes
     std::vector<std::size_t> done;  // of steps_, by step
   };
-  // Writer, reader, connection; a post has one queue per reader.
-  using Way = std::tuple<int, int, int>;
-  static constexpr int kPost = -1;
-
   int Lanes(int rank) { return lanes_[rank]++; }
-  static Way WayFrom(const schedule::Operand& read, int reader) {
-    return {read.peer, reader, read.kind == schedule::OperandKind::from ? read.connection : kPost};
-  }
-  static bool IsSlot(const schedule::Operand& operand) {
-    return operand.kind == schedule::OperandKind::from || operand.kind == schedule::OperandKind::to ||
-           operand.kind == schedule::OperandKind::post;
-  }
 
   bool TryNext(Actor& actor) {
     const schedule::Step& step = actor.lane->steps[actor.done.size()];
@@ -91,32 +80,39 @@ class Timetable {
       if (std::ssize(other.done) <= after.step) return false;
       time = std::max(time, steps_[other.done[after.step]].time + 1);
     }
+    bool filled = true;
     for (const schedule::Operand& read : step.reads) {
-      if (!IsSlot(read)) continue;
-      const auto& way = ways_[WayFrom(read, rank)];
-      if (way.empty()) return false;
-      time = std::max(time, steps_[way.front()].time + 1);
+      schedule::EachWayRead(*actor.schedule, read, [&](const schedule::Way& name) {
+        const auto& way = ways_[name];
+        if (way.empty()) {
+          filled = false;
+        } else {
+          time = std::max(time, steps_[way.front()].time + 1);
+        }
+      });
     }
+    if (!filled) return false;
     const std::size_t place = steps_.size();
     steps_.push_back({rank, actor.index, time, &step});
     actor.done.push_back(place);
     for (const schedule::Operand& read : step.reads) {
-      if (!IsSlot(read)) continue;
-      auto& way = ways_[WayFrom(read, rank)];
-      arrows_.push_back({way.front(), place});
-      way.pop_front();
+      schedule::EachWayRead(*actor.schedule, read, [&](const schedule::Way& name) {
+        auto& way = ways_[name];
+        arrows_.push_back({way.front(), place});
+        way.pop_front();
+      });
     }
     for (const schedule::Operand& write : step.writes) {
-      if (write.kind == schedule::OperandKind::to) ways_[{rank, write.peer, write.connection}].push_back(place);
-      if (write.kind != schedule::OperandKind::post) continue;
-      for (int reader = 0; reader < actor.schedule->nranks; ++reader) ways_[{rank, reader, kPost}].push_back(place);
+      schedule::EachWayWritten(*actor.schedule, write,
+                               [&](const schedule::Way& name) { ways_[name].push_back(place); });
     }
     return true;
   }
 
   std::map<int, int> lanes_;
   std::vector<Actor> done_;
-  std::map<Way, std::deque<std::size_t>> ways_;
+  // By way, one for each reader.
+  std::map<schedule::Way, std::deque<std::size_t>> ways_;
   std::vector<Placed> steps_;
   std::vector<Arrow> arrows_;
   int never_ = 0;
@@ -150,7 +146,8 @@ class Drawing {
 
   void Draw(const Placed& placed) {
     const Box box = BoxOf(placed);
-    const bool adds = placed.step->reads.size() > 1;
+    const auto& reads = placed.step->reads;
+    const bool adds = reads.size() > 1 || reads.front().kind == schedule::OperandKind::sum;
     svg_.Rectangle(box, placed.step->final ? kFinishes : adds ? kAdds : kMoves, kEdge);
     svg_.Text(box.center(), fmt::format("{}", placed.step->block), {.size = 10});
   }

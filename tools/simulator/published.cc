@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <iterator>
 
 #include "base/error.h"
 #include "report/sizes.h"
+#include "selection/cost_model/candidates.h"
 #include "selection/cost_model/machine_of_system.h"
 #include "tools/simulator/simulated.h"
 #include "topology/xml/xml.h"
@@ -17,26 +18,14 @@
 namespace tutti::tools {
 namespace {
 
-// Descriptions of the published systems, by the beginning of their names, and the number of channels that the measured
-// library finally uses there.
+// A line of testdata/systems.csv: a system that has been measured, its description, and the number of channels that the
+// measured library finally uses there, as far as it is known; 0: several are tried.
 struct Described {
-  std::string_view name;
-  const char* file;
+  std::string name;
+  std::string topology;
   int channels;
+  int nvls_channels;
 };
-constexpr std::array<Described, 3> kSystems = {{
-    {"dgxa100", "topology/testdata/azure_ndv4_full.xml", 24},
-    {"dgxh100", "topology/testdata/dgxh100.xml", 24},
-    {"2 nodes x 1 H100, 4 NICs", "selection/cost_model/testdata/h100_4nics.xml", 16},
-}};
-
-const Described& DescriptionOf(const std::string& system) {
-  const auto found = std::find_if(kSystems.begin(), kSystems.end(), [&](const Described& described) {
-    return std::string_view(system).substr(0, described.name.size()) == described.name;
-  });
-  if (found == kSystems.end()) Throw(tuttiInvalidArgument, "no description of the published system \"{}\"", system);
-  return *found;
-}
 
 // Comma-separated; fields may be quoted. No field contains a quote or a newline.
 std::vector<std::string> Fields(const std::string& line) {
@@ -64,45 +53,109 @@ T Number(const std::string& text, const std::string& where) {
   return value;
 }
 
-// Only algorithms that the measured library has. On one node its own tuner chooses rings at every size.
-tuttiAlgorithm_t AlgorithmOf(const std::string& published) {
-  return published == "tree" ? tuttiAlgorithmDoubleBinaryTree : tuttiAlgorithmRing;
-}
-
-Comparison Compare(const std::vector<std::string>& fields, const std::string& where) {
-  constexpr std::size_t kFields = 10;  // system,ranks,nodes,collective,algorithm,library,bytes,time_us,busbw,source
-  if (fields.size() != kFields)
-    Throw(tuttiInvalidArgument, "{}: {} fields, but {} are expected", where, fields.size(), kFields);
-  if (fields[3] != "all_reduce")
-    Throw(tuttiInvalidArgument, "{}: collective \"{}\" is not supported; only all_reduce is", where, fields[3]);
-  Comparison comparison{fields[0], fields[4].substr(0, fields[4].find(' ')), Number<std::size_t>(fields[6], where),
-                        Number<double>(fields[7], where)};
-  const int ranks = Number<int>(fields[1], where);
-  const int nodes = Number<int>(fields[2], where);
-  const Described& described = DescriptionOf(comparison.system);
-  const bool one_channel = comparison.system.find("1 channel") != std::string::npos;
-  const cost_model::Machine machine =
-      cost_model::MachineOfSystem(xml::ReadTopologyFile(described.file).system, nodes, ranks / nodes);
-  const Outcome outcome = Fastest({machine}, {schedule::Collective::all_reduce,
-                                              {AlgorithmOf(comparison.algorithm)},
-                                              comparison.bytes,
-                                              one_channel ? 1 : described.channels});
-  comparison.simulated_us = outcome.result.duration_us;
-  comparison.how = fmt::format("{}, {}", ring::NameOf(outcome.call.config.protocol),
-                               report::FormatSize(outcome.call.config.chunk_bytes));
-  return comparison;
-}
-
-}  // namespace
-
-std::vector<Comparison> ComparePublished(const std::string& path) {
+// Calls line(fields, "file:number") for every line but the first, which names the columns.
+template <typename Line>
+void EachLine(const std::string& path, std::size_t columns, const Line& each) {
   std::ifstream file(path);
   std::string line;
   if (!std::getline(file, line)) Throw(tuttiInvalidArgument, "cannot read {}, or it is empty", path);
-  std::vector<Comparison> comparisons;
   for (int number = 2; std::getline(file, line); ++number) {
-    comparisons.push_back(Compare(Fields(line), fmt::format("{}:{}", path, number)));
+    const std::string where = fmt::format("{}:{}", path, number);
+    const auto fields = Fields(line);
+    if (fields.size() != columns) {
+      Throw(tuttiInvalidArgument, "{}: {} fields, but {} are expected", where, fields.size(), columns);
+    }
+    each(fields, where);
   }
+}
+
+std::vector<Described> ReadSystems(const std::string& path) {
+  enum { kSystem, kTopology, kChannels, kNvlsChannels, kColumns };
+  std::vector<Described> systems;
+  EachLine(path, kColumns, [&](const std::vector<std::string>& fields, const std::string& where) {
+    systems.push_back({fields[kSystem], fields[kTopology], Number<int>(fields[kChannels], where),
+                       Number<int>(fields[kNvlsChannels], where)});
+  });
+  return systems;
+}
+
+// The measured library's word for an algorithm.
+tuttiAlgorithm_t AlgorithmOf(const std::string& word, const std::string& where) {
+  if (word == "tree") return tuttiAlgorithmDoubleBinaryTree;
+  if (const auto algorithm = schedule::AlgorithmFromName(word)) return *algorithm;
+  Throw(tuttiInvalidArgument, "{}: algorithm \"{}\" is unknown", where, word);
+}
+
+// For in-switch reduction, the measured library divides a block of 640 threads among three lanes.
+constexpr int kNvlsLaneThreads = 640 / 3;
+
+class Comparing {
+ public:
+  explicit Comparing(const std::string& systems) : file_(systems), systems_(ReadSystems(systems)) {}
+
+  Comparison Compare(const std::vector<std::string>& fields, const std::string& where) {
+    Comparison comparison;
+    comparison.system = fields[kSystem];
+    comparison.ranks = Number<int>(fields[kRanks], where);
+    comparison.nodes = Number<int>(fields[kNodes], where);
+    comparison.collective = cost_model::ParseCollective(fields[kCollective]);
+    comparison.algorithm = fields[kAlgorithm];
+    comparison.bytes = Number<std::size_t>(fields[kBytes], where);
+    comparison.published_us = Number<double>(fields[kTime], where);
+    comparison.fitted = fields[kFitted] == "yes";
+    comparison.source = fields[kSource];
+    const auto algorithm = AlgorithmOf(comparison.algorithm, where);
+    const bool nvls = algorithm == tuttiAlgorithmNvls;
+    const Described& described = Find(comparison.system, where);
+    const cost_model::Machine machine = cost_model::MachineOfSystem(
+        xml::ReadTopologyFile(described.topology).system, comparison.nodes, comparison.ranks / comparison.nodes,
+        nvls ? kNvlsLaneThreads : cost_model::kNcclBlockThreads);
+    const Outcome outcome = Fastest(
+        {machine},
+        {comparison.collective, {algorithm}, comparison.bytes, nvls ? described.nvls_channels : described.channels});
+    comparison.simulated_us = outcome.result.duration_us;
+    comparison.how = fmt::format("{}, {}", ring::NameOf(outcome.call.config.protocol),
+                                 report::FormatSize(outcome.call.config.chunk_bytes));
+    return comparison;
+  }
+
+  // In the order of the file's columns.
+  enum {
+    kSystem,
+    kRanks,
+    kNodes,
+    kCollective,
+    kAlgorithm,
+    kChosen,
+    kLibrary,
+    kBytes,
+    kTime,
+    kFitted,
+    kSource,
+    kColumns
+  };
+
+ private:
+  const Described& Find(const std::string& system, const std::string& where) const {
+    const auto found =
+        std::find_if(systems_.begin(), systems_.end(), [&](const Described& each) { return each.name == system; });
+    if (found != systems_.end()) return *found;
+    Throw(tuttiInvalidArgument, "{}: {} does not describe the system \"{}\"", where, file_, system);
+  }
+
+  std::string file_;
+  std::vector<Described> systems_;
+};
+
+}  // namespace
+
+std::vector<Comparison> ComparePublished(const std::string& path, const std::string& systems, int most_ranks) {
+  Comparing comparing(systems);
+  std::vector<Comparison> comparisons;
+  EachLine(path, Comparing::kColumns, [&](const std::vector<std::string>& fields, const std::string& where) {
+    if (Number<int>(fields[Comparing::kRanks], where) > most_ranks) return;
+    comparisons.push_back(comparing.Compare(fields, where));
+  });
   return comparisons;
 }
 
@@ -119,16 +172,31 @@ double LargestError(const std::vector<Comparison>& comparisons) {
   return largest;
 }
 
-void PrintPublished(const std::string& path) {
-  const auto comparisons = ComparePublished(path);
-  fmt::print("| system | algorithm | bytes | published (us) | simulated (us) | error | protocol, chunk |\n");
-  fmt::print("|---|---|--:|--:|--:|--:|---|\n");
+std::vector<Comparison> Only(const std::vector<Comparison>& comparisons, bool (*wanted)(const Comparison&)) {
+  std::vector<Comparison> only;
+  std::copy_if(comparisons.begin(), comparisons.end(), std::back_inserter(only), wanted);
+  return only;
+}
+
+void PrintPublished(const std::string& path, const std::string& systems) {
+  const auto comparisons = ComparePublished(path, systems);
+  fmt::print(
+      "| system | ranks | nodes | collective | algorithm | bytes | published (us) | simulated (us) | error | protocol, "
+      "chunk |\n");
+  fmt::print("|---|--:|--:|---|---|--:|--:|--:|--:|---|\n");
   for (const Comparison& c : comparisons) {
-    fmt::print("| {} | {} | {} | {:.1f} | {:.1f} | {:+.1f} % | {} |\n", c.system, c.algorithm, c.bytes, c.published_us,
-               c.simulated_us, 100 * c.Error(), c.how);
+    fmt::print("| {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {:+.1f} %{} | {} |\n", c.system, c.ranks, c.nodes,
+               schedule::NameOf(c.collective), c.algorithm, c.bytes, c.published_us, c.simulated_us, 100 * c.Error(),
+               c.fitted ? " (fitted)" : "", c.how);
   }
-  fmt::print("\nMedian of the absolute errors: {:.1f} %; the largest: {:.1f} %.\n", 100 * MedianError(comparisons),
-             100 * LargestError(comparisons));
+  fmt::print("\n| rows | number | median of the absolute errors | largest |\n|---|--:|--:|--:|\n");
+  const auto summary = [](const char* name, const std::vector<Comparison>& rows) {
+    fmt::print("| {} | {} | {:.1f} % | {:.1f} % |\n", name, rows.size(), 100 * MedianError(rows),
+               100 * LargestError(rows));
+  };
+  summary("all", comparisons);
+  summary("to which no constant was fitted", Only(comparisons, [](const Comparison& c) { return !c.fitted; }));
+  summary("in-switch reduction (NVLS)", Only(comparisons, IsNvls));
 }
 
 }  // namespace tutti::tools

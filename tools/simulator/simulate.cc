@@ -36,6 +36,7 @@ struct Options {
   bool links = false;
   bool full = false;
   std::string published;
+  std::string systems = "selection/simulator/testdata/systems.csv";
   std::string claims;
 };
 
@@ -203,11 +204,13 @@ void AddSimulate(CLI::App& app) {
   command->add_flag("--full", options->full, "simulate every rank, even if one node could represent others");
   command->add_option("--published", options->published,
                       "instead: compare with the published measurements in this CSV file");
+  command->add_option("--systems", options->systems, "CSV file that describes the systems of these measurements")
+      ->capture_default_str();
   command->add_option("--claims", options->claims,
                       "instead: draw charts of published claims about the algorithms into this directory");
   command->callback([options] {
     if (!options->published.empty()) {
-      PrintPublished(options->published);
+      PrintPublished(options->published, options->systems);
     } else if (!options->claims.empty()) {
       DrawClaims(options->claims);
     } else {

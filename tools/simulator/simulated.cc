@@ -67,7 +67,8 @@ std::vector<simulator::SimulatedCall> Candidates(const Target& target, const Wis
     const auto ways = cost_model::WaysToMove(algorithm, kind, tuning, block);
     candidates.insert(candidates.end(), ways.begin(), ways.end());
   }
-  if (wanted.empty() && !candidates.empty()) {
+  // Several named algorithms are to be compared, whatever they cost.
+  if (wanted.size() <= 1 && wish.program == nullptr && !candidates.empty()) {
     tuner::Tuner tuner(target.machine, tuning);
     std::vector<double> prices;
     for (const auto& candidate : candidates) prices.push_back(tuner.Microseconds(candidate, kind, bytes));

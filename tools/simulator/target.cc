@@ -145,6 +145,7 @@ cost_model::TuningContext ConditionsOf(const Target& target) {
     tuning.one_launch = true;
     return tuning;
   }
+  tuning.in_switch = target.machine.has_teams();
   tuning.max_channels = cost_model::kMostGpuChannels;
   tuning.threads = 0;
   tuning.cma = false;

@@ -237,7 +237,7 @@ class Assembly {
     }
     const bool leg = a.kind == DeviceKind::nvswitch || b.kind == DeviceKind::nvswitch;
     system_.Join(pair.first, pair.second, LinkKind::nvlink, RoundedBandwidth(low == 0 ? high : low),
-                 leg ? kNvlinkToSwitchLatency : kNvlinkLatency);
+                 leg ? NvlinkToSwitchLatency(std::max(a.sm, b.sm)) : kNvlinkLatency);
   }
 
   System& system_;

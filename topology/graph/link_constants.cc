@@ -25,6 +25,8 @@ double NvlinkBandwidth(int sm, int count) {
   return RoundedBandwidth(bandwidth * count);
 }
 
+double NvlinkToSwitchLatency(int sm) { return sm >= kNvlink4Sm ? kNvlink4ToSwitchLatency : kNvlinkToSwitchLatency; }
+
 bool IsPciSpeed(double speed_gts) { return FindPci(speed_gts) != nullptr; }
 
 double PciBandwidth(double speed_gts, int width) {

@@ -91,6 +91,11 @@ inline constexpr std::array<double, 8> kPortSpeedsGbit = {1, 10, 25, 50, 100, 20
 // less launch and polling.)
 inline constexpr double kNvlinkLatency = 0.6;
 inline constexpr double kNvlinkToSwitchLatency = 0.35;
+// Since Hopper. A whole hop of a ring of 8 bytes, the step and two legs, takes 0.58 us: 12.9 us for 14 hops and a launch
+// (awsome-distributed-training, nccl-tests on a p5.48xlarge; machine_constants.h has the launch). How much of that is a
+// leg is a guess.
+inline constexpr double kNvlink4ToSwitchLatency = 0.2;
+inline constexpr int kNvlink4Sm = 90;
 // A posted write between two devices of one switch takes about 1 us (gdrcopy, p2pBandwidthLatencyTest), half of it per
 // link. This includes the switch's own part, 105-150 ns (Broadcom PEX88000 and PEX89000 briefs).
 inline constexpr double kPciLatency = 0.5;
@@ -105,6 +110,8 @@ inline constexpr double kEthernetLatency = 1.0;
 double RoundedBandwidth(double bandwidth);
 // GB/s of `count` links from a GPU of compute capability `sm` (0: unknown).
 double NvlinkBandwidth(int sm, int count);
+// us, from such a GPU to an NVSwitch or back.
+double NvlinkToSwitchLatency(int sm);
 // GB/s of a slot; a zero speed or width is the default. REQUIRES: the speed is in the table.
 double PciBandwidth(double speed_gts, int width);
 bool IsPciSpeed(double speed_gts);
