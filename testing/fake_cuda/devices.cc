@@ -154,3 +154,18 @@ CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
     *can = device != peer && Reaches(device, peer) ? 1 : 0;
   });
 }
+
+CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer) {
+  return Answer([&] {
+    RequireDevice(device);
+    RequireDevice(peer);
+    Require(device != peer, CUDA_ERROR_INVALID_DEVICE);
+    switch (attribute) {
+      case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED: *value = Reaches(device, peer) ? 1 : 0; return;
+      case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
+        *value = Reaches(device, peer) && TheEnvironment().nvlink ? 1 : 0;
+        return;
+      default: *value = 0;
+    }
+  });
+}

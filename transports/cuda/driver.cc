@@ -57,6 +57,7 @@ struct Loaded {
     bind(driver.cuDeviceGetUuid, "cuDeviceGetUuid_v2");
     bind(driver.cuDeviceGetAttribute, "cuDeviceGetAttribute");
     bind(driver.cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer");
+    bind(driver.cuDeviceGetP2PAttribute, "cuDeviceGetP2PAttribute");
     bind(driver.cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
     bind(driver.cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2");
     bind(driver.cuCtxGetCurrent, "cuCtxGetCurrent");

@@ -39,6 +39,8 @@ inline constexpr CuResult kCuErrorPeerAccessAlreadyEnabled = 704;
 // CUdevice_attribute
 inline constexpr int kCuMemoryClockKhz = 36, kCuMemoryBusBits = 37, kCuMultiprocessors = 16, kCuMajor = 75,
                      kCuMinor = 76, kCuCooperativeLaunch = 95, kCuMemoryPools = 115;
+// CUdevice_P2PAttribute
+inline constexpr int kCuP2pAllAtomics = 3;
 // CUpointer_attribute
 inline constexpr int kCuPointerMemoryType = 2, kCuPointerIsManaged = 8, kCuPointerDeviceOrdinal = 9,
                      kCuPointerIsIpcCapable = 10;
@@ -64,6 +66,7 @@ struct CudaDriver {
   CuResult (*cuDeviceGetUuid)(CuUuid* uuid, CuDevice device);
   CuResult (*cuDeviceGetAttribute)(int* value, int attribute, CuDevice device);
   CuResult (*cuDeviceCanAccessPeer)(int* can, CuDevice device, CuDevice peer);
+  CuResult (*cuDeviceGetP2PAttribute)(int* value, int attribute, CuDevice device, CuDevice peer);
   CuResult (*cuDevicePrimaryCtxRetain)(CuContext* context, CuDevice device);
   CuResult (*cuDevicePrimaryCtxRelease)(CuDevice device);
   CuResult (*cuCtxGetCurrent)(CuContext* context);
