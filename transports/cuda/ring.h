@@ -1,5 +1,5 @@
 // The two ends of a ring of slots that GPUs fill and empty: plain data in the owner's memory, with addresses that the
-// owner's GPU can use. slot.h explains the words, and executors/cuda/kernels/packet.h the packets.
+// owner's GPU can use. slot.h explains the words, and executors/cuda/kernels/{packet,line128}.h the packets and lines.
 //
 // Words that a reader waits for lie in the reader's memory, and words that a filler waits for in the filler's, so that
 // polls stay on their own GPU.
@@ -46,7 +46,7 @@ static_assert(sizeof(DeviceSlotHeader) == sizeof(ring::SlotHeader) &&
 // A reader of a fill end: one rank, or for a post each other rank.
 struct DeviceReader {
   DeviceSlotHeader* headers;  // bulk: of the slots, in the reader's memory
-  std::byte* packets;         // line: the slots themselves, in the reader's memory
+  std::byte* packets;         // line, inline: the slots themselves, in the reader's memory
   const std::uint32_t* head;  // how many slots it has emptied; in this rank's memory
 };
 
@@ -59,6 +59,8 @@ struct DeviceFillEnd {
   std::uint32_t depth;
   std::uint32_t tail;        // slots filled
   std::uint32_t known_head;  // slots that all readers had emptied when last looked
+  std::uint32_t wraps;       // how often `tail` has wrapped
+  std::uint32_t unused;
 };
 
 struct DeviceEmptyEnd {
@@ -71,7 +73,7 @@ struct DeviceEmptyEnd {
   std::uint32_t depth;
   std::uint32_t count;  // slots emptied
   std::int32_t peer;
-  std::uint32_t unused;
+  std::uint32_t wraps;  // how often `count` has wrapped
 };
 
 }  // namespace tutti::cuda_transport

@@ -3,6 +3,7 @@
 // Thread-safety: called by all threads of a block, which share one Move.
 #pragma once
 
+#include "executors/cuda/kernels/line128_batch.h"
 #include "executors/cuda/kernels/operands.h"
 #include "executors/cuda/kernels/units.h"
 
@@ -35,6 +36,23 @@ TUTTI_DEVICE Units CopyBody(const Move& move, const Alignment& alignment) {
   return {bytes - body, 0, head, body};
 }
 
+// Four pairs take as many registers as four vectors, and the places of their words some more.
+template <typename Layout>
+inline constexpr std::uint32_t kLinesInFlight = kInFlight<Layout> / 2;
+
+// Of a step whose slots are lines. False if told to stop.
+template <typename Layout>
+TUTTI_DEVICE_CALL bool CopyLines(const Move& move) {
+  constexpr std::uint32_t kMany = kLinesInFlight<Layout>;
+  return ForEachLine128Batch<Layout, kMany>(move, [&](std::uint32_t taken, bool aligned) {
+    const Line128Batch<Layout, kMany> batch(move, taken, aligned);
+    Vector values[kMany];
+    if (!batch.Load(0, values)) return false;
+    batch.StoreEverywhere(values);
+    return true;
+  });
+}
+
 // False if told to stop.
 template <typename Layout>
 TUTTI_DEVICE_CALL bool Copy(const Move& move) {
@@ -54,6 +72,11 @@ TUTTI_DEVICE_CALL bool Copy(const Move& move) {
   }
   CopyUnits<Layout, std::uint8_t>(move, bytes);
   return true;
+}
+
+template <typename Layout>
+TUTTI_DEVICE bool CopyBy(const Move& move) {
+  return move.lines ? CopyLines<Layout>(move) : Copy<Layout>(move);
 }
 
 }  // namespace tutti::cuda_kernels

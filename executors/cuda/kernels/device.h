@@ -54,6 +54,14 @@ TUTTI_DEVICE void Sync() { __syncthreads(); }
 TUTTI_DEVICE bool SyncOr(bool mine) { return __syncthreads_or(mine) != 0; }
 TUTTI_DEVICE void Pause() {}
 
+// Threads that execute an instruction together, and of these the ones that access one line of 128 bytes (line128.h).
+inline constexpr std::uint32_t kWarpThreads = 32;
+inline constexpr std::uint32_t kLine128Threads = 8;
+// Returns whether `mine` is true for all threads of the warp, all of which call it.
+TUTTI_DEVICE bool AllOfWarp(bool mine) { return __all_sync(~0U, mine) != 0; }
+// The warp's threads continue together.
+TUTTI_DEVICE void SyncWarp() { __syncwarp(); }
+
 #else
 
 template <typename T>
@@ -87,6 +95,12 @@ inline bool SyncOr(bool mine) {
 }
 // There are more threads than cores.
 inline void Pause() { sched_yield(); }
+
+// Each thread is on its own.
+inline constexpr std::uint32_t kWarpThreads = 1;
+inline constexpr std::uint32_t kLine128Threads = 1;
+inline bool AllOfWarp(bool mine) { return mine; }
+inline void SyncWarp() {}
 
 #endif
 

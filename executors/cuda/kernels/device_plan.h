@@ -58,7 +58,7 @@ struct DeviceLane {
 };
 
 // The most sources and destinations of one step. A step reads each operand once. It writes each operand once, but a post
-// by packets once for each reader.
+// by packets or lines once for each reader.
 inline constexpr std::uint32_t kMoveSources = 64;
 inline constexpr std::uint32_t kMoveDestinations = 80;
 

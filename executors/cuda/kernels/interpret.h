@@ -4,7 +4,8 @@
 // Order of publication, bulk protocol: all threads store, a barrier, then one thread fences and stores its flags,
 // relaxed. The reader's thread polls and fences (device.h), and its block's barrier lets the others read; likewise for
 // heads. Line protocol: a packet is its own flag (packet.h); a head is stored relaxed without a fence, because every
-// load of the slot has returned - its flag was checked - before the barrier that precedes the store.
+// load of the slot has returned - its flag was checked - before the barrier that precedes the store. Inline protocol: the
+// same with lines (line128.h); a load that counts has returned, because its data has been stored.
 //
 // The first threads make a step's operands ready and the last ones publish them, so that a block of several warps waits
 // for the next step's slots while its last warp still waits for its stores to become visible.
@@ -129,7 +130,10 @@ class LaneRun {
     const std::uint64_t done = ring::ChunkBegin(chunk, plan_.chunk_bytes);
     const auto bytes = static_cast<std::uint32_t>(ring::ChunkLength(step.bytes, chunk, plan_.chunk_bytes));
     if (SyncOr(!Prepare(step, chunk, done, bytes, reference, numbers))) return false;
-    bool moved = plan_.protocol != ring::Protocol::line || TakeHeaders(step, bytes);
+    bool moved = plan_.protocol == ring::Protocol::bulk || TakeHeaders(step, bytes);
+    // Strided steps have barriers, and a warp's threads wait for lines together: all of them move data, or none.
+    if (plan_.protocol != ring::Protocol::bulk && step.strided) moved = !SyncOr(!moved);
+    if (plan_.protocol == ring::Protocol::inlined) moved = AllOfWarp(moved);
     if (moved && shared_.move.destination_count > 0) {
       moved = step.strided ? CarryWalked(shared_.move) : Carry(shared_.move);
     }
@@ -161,6 +165,7 @@ class LaneRun {
       const std::int32_t divisor = step.final ? plan_.divisor : 0;
       move.arithmetic = step.arithmetic || scaled != 0 || divisor > 1;
       move.packets = plan_.protocol == ring::Protocol::line;
+      move.lines = plan_.protocol == ring::Protocol::inlined;
       move.scaled = scaled;
       move.scalar = shared_.scalar;
       move.divisor = divisor;
@@ -207,11 +212,11 @@ class LaneRun {
     return operand.kind == schedule::OperandKind::from || operand.kind == schedule::OperandKind::to ||
            operand.kind == schedule::OperandKind::post;
   }
-  // Destinations that one write takes in the Move: none if its slot holds a reference, one per reader for packets.
+  // Destinations that one write takes in the Move: none if its slot refers, one per reader for packets and lines.
   TUTTI_DEVICE std::uint32_t DestinationsOf(const DeviceOperand& operand, const DeviceOperand* reference) const {
     if (!IsSlot(operand)) return 1;
     if (reference != nullptr) return 0;
-    return plan_.protocol == ring::Protocol::line ? table_.FillOf(operand).end.reader_count : 1;
+    return plan_.protocol != ring::Protocol::bulk ? table_.FillOf(operand).end.reader_count : 1;
   }
   TUTTI_DEVICE std::uint32_t FirstDestination(const DeviceStep& step, std::uint32_t write,
                                               const DeviceOperand* reference) const {
@@ -221,6 +226,11 @@ class LaneRun {
       first += DestinationsOf(table_.Operand(step, step.reads + w), reference);
     }
     return first;
+  }
+
+  // Bytes from the start of a slot of packets or lines to its data. The packet that describes it ends there.
+  TUTTI_DEVICE std::size_t DataAt() const {
+    return plan_.protocol == ring::Protocol::line ? kPacketBytes : kLine128Bytes;
   }
 
   // Prepare counts a slot as processed and leaves its number for the thread that publishes the step.
@@ -236,10 +246,11 @@ class LaneRun {
     if (step.strided) move.source_walks[i].strided = nullptr;
     cuda_transport::DeviceEmptyEnd& end = table_.EmptyOf(operand);
     const std::uint32_t slot = ring::SlotIndex(end.count, end.depth);
-    *number = ++end.count;
-    if (plan_.protocol == ring::Protocol::line) {
-      move.sources[i] = end.packets + std::size_t{slot} * end.stride + kPacketBytes;
-      move.source_numbers[i] = PacketNumber(end.count);
+    const std::uint64_t counted = CountSlot(end.count, end.wraps);
+    *number = end.count;
+    if (plan_.protocol != ring::Protocol::bulk) {
+      move.sources[i] = end.packets + std::size_t{slot} * end.stride + DataAt();
+      move.source_numbers[i] = counted;
       return true;
     }
     const cuda_transport::DeviceSlotHeader& header = *HeaderAt(end.headers, slot, end.header_stride);
@@ -287,12 +298,13 @@ class LaneRun {
     cuda_transport::DeviceFillEnd& end = fill.end;
     if (ring::FreeSlots(end.tail, end.known_head, end.depth) == 0 && !AwaitRoom(fill)) return false;
     const std::size_t at = std::size_t{ring::SlotIndex(end.tail, end.depth)} * end.stride;
-    *number = ++end.tail;
-    if (plan_.protocol == ring::Protocol::line) {
+    const std::uint64_t counted = CountSlot(end.tail, end.wraps);
+    *number = end.tail;
+    if (plan_.protocol != ring::Protocol::bulk) {
       TUTTI_ROLLED
       for (std::uint32_t r = 0; r < end.reader_count; ++r) {
-        move.destinations[first + r] = fill.readers[r].packets + at + kPacketBytes;
-        move.destination_numbers[first + r] = PacketNumber(end.tail);
+        move.destinations[first + r] = fill.readers[r].packets + at + DataAt();
+        move.destination_numbers[first + r] = counted;
       }
     } else if (reference == nullptr) {
       move.destinations[first] = end.data + at;
@@ -309,22 +321,22 @@ class LaneRun {
     });
   }
 
-  // Line protocol: writes the first packet of each slot that this block fills and checks that of each slot it empties.
-  // The last threads check, because the first ones wait for data at the same time.
+  // Packets and lines: writes the packet that describes each slot that this block fills and checks that of each slot it
+  // empties. The last threads check, because the first ones wait for data at the same time.
   TUTTI_DEVICE bool TakeHeaders(const DeviceStep& step, std::uint32_t bytes) {
     auto& move = shared_.move;
     const std::uint64_t header = Tag() | std::uint64_t{bytes} << 32;
     TUTTI_ROLLED
     for (std::uint32_t d = ThreadIndex(); d < move.destination_count; d += ThreadCount()) {
-      const std::uint32_t number = move.destination_numbers[d];
-      if (number == 0) continue;
+      if (move.destination_numbers[d] == 0) continue;
+      const std::uint32_t number = PacketNumber(move.destination_numbers[d]);
       StorePacket(move.destinations[d] - kPacketBytes, number, header);
-      if (RenewsSlot(number)) RenewPackets(move.destinations[d], number, bytes, plan_.slot_packets);
+      if (move.packets && RenewsSlot(number)) RenewPackets(move.destinations[d], number, bytes, plan_.slot_packets);
     }
     TUTTI_ROLLED
     for (std::uint32_t s = FromLast(); s < move.source_count; s += ThreadCount()) {
-      const std::uint32_t number = move.source_numbers[s];
-      if (number == 0) continue;
+      if (move.source_numbers[s] == 0) continue;
+      const std::uint32_t number = PacketNumber(move.source_numbers[s]);
       std::uint64_t got = 0;
       const std::byte* const packet = move.sources[s] - kPacketBytes;
       if (!Await([&] { return LoadPacket(packet, number, &got); })) return false;

@@ -59,6 +59,12 @@ TUTTI_DEVICE Header* HeaderAt(Header* first, std::uint32_t slot, std::uint32_t s
   return reinterpret_cast<Header*>(reinterpret_cast<Byte*>(first) + std::size_t{slot} * stride);
 }
 
+// Counts a slot of an end, and returns its number in 64 bits.
+TUTTI_DEVICE std::uint64_t CountSlot(std::uint32_t& count, std::uint32_t& wraps) {
+  if (++count == 0) ++wraps;
+  return std::uint64_t{wraps} << 32 | count;
+}
+
 // The digest up to the queue's `number`-th operation of this launch, counted from 1. Thread 0 calls it once for each.
 TUTTI_DEVICE std::uint64_t DigestOf(const LaneCache& cache, const DeviceWorkQueue& queue, const DevicePlan& plan,
                                     std::uint32_t number) {
@@ -175,9 +181,11 @@ class LaneTable {
       const std::uint32_t index = Ends(lane, cache_.steps)[i];
       if (i < lane.fills) {
         cache_.rank->fills[index].tail = cache_.fills[i].tail;
+        cache_.rank->fills[index].wraps = cache_.fills[i].wraps;
         cache_.rank->fills[index].known_head = cache_.fills[i].known_head;
       } else {
         cache_.rank->empties[index].count = cache_.empties[i - lane.fills].count;
+        cache_.rank->empties[index].wraps = cache_.empties[i - lane.fills].wraps;
       }
     }
   }

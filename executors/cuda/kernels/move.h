@@ -23,16 +23,21 @@ struct SignlessOf<Plain<T>> {
   using Type = Plain<std::make_unsigned_t<T>>;
 };
 
+template <typename Reduction>
+TUTTI_DEVICE bool ReduceBy(const Move& move) {
+  return move.lines ? Reduction::RunLines(move) : Reduction::Run(move);
+}
+
 template <typename Codec>
 TUTTI_DEVICE bool ReduceAs(const Move& move, std::uint32_t op) {
   using Signless = typename SignlessOf<Codec>::Type;
   switch (op) {
     case tuttiSum:
-      if (move.scaled != 0 || move.divisor > 1) return Reduction<Codec, Add, true>::Run(move);
-      return Reduction<Signless, Add>::Run(move);
-    case tuttiProd: return Reduction<Signless, Multiply>::Run(move);
-    case tuttiMax: return Reduction<Codec, Maximum>::Run(move);
-    default: return Reduction<Codec, Minimum>::Run(move);
+      if (move.scaled != 0 || move.divisor > 1) return ReduceBy<Reduction<Codec, Add, true>>(move);
+      return ReduceBy<Reduction<Signless, Add>>(move);
+    case tuttiProd: return ReduceBy<Reduction<Signless, Multiply>>(move);
+    case tuttiMax: return ReduceBy<Reduction<Codec, Maximum>>(move);
+    default: return ReduceBy<Reduction<Codec, Minimum>>(move);
   }
 }
 
@@ -56,12 +61,12 @@ TUTTI_DEVICE bool Reduce(const Move& move) {
 }
 
 // Executes a step's move. False if told to stop. REQUIRES: all operands are dense.
-TUTTI_DEVICE bool Carry(const Move& move) { return move.arithmetic ? Reduce(move) : Copy<Dense>(move); }
+TUTTI_DEVICE bool Carry(const Move& move) { return move.arithmetic ? Reduce(move) : CopyBy<Dense>(move); }
 
 // Executes the move of a step with strided operands: copies are direct, reductions go by parts through staging.
 // Not inlined: the interpreter's registers are for the usual steps.
 TUTTI_DEVICE_CALL bool CarryWalked(Move& move) {
-  if (!move.arithmetic) return Copy<Walked>(move);
+  if (!move.arithmetic) return CopyBy<Walked>(move);
   return InParts(move, [&] { return Reduce(move); });
 }
 

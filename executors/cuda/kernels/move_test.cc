@@ -145,7 +145,7 @@ TEST(DeviceMove, PacketsCarryNumbersThatOnlyTheirReaderTakes) {
     receiver.join();
     EXPECT_EQ(std::memcmp(got.data(), expected.data(), expected.size()), 0) << count;
     std::uint64_t data = 0;
-    EXPECT_FALSE(LoadPacket(packets, kNumber + 1, &data)) << "another slot's number is not taken";
+    EXPECT_FALSE(LoadPacket(packets, PacketNumber(kNumber + 1), &data)) << "another slot's number is not taken";
   }
 }
 

@@ -13,22 +13,24 @@ namespace tutti::cuda_kernels {
 struct Move {
   const std::byte* sources[kMoveSources];
   std::byte* destinations[kMoveDestinations];
-  std::uint32_t source_numbers[kMoveSources];  // PacketNumber; 0: the source is memory
-  std::uint32_t destination_numbers[kMoveDestinations];
+  // Of the slots whose packets or lines these are, counted from 1; 0: the operand is memory.
+  std::uint64_t source_numbers[kMoveSources];
+  std::uint64_t destination_numbers[kMoveDestinations];
   std::byte* staging;               // for the strided operands of a reduction, kStagedBytes each
   Walk source_walks[kMoveSources];  // of memory operands, in steps with strided ones only
   Walk destination_walks[kMoveDestinations];
   std::uint64_t scaled;  // bit s: source s is multiplied by `scalar` first
   std::uint64_t scalar;
   std::uint64_t bytes;
-  const std::uint32_t* stop;   // checked while waiting for packets
+  const std::uint32_t* stop;   // checked while waiting for packets or lines
   const std::uint32_t* abort;  // pinned: checked rarely
-  Share share;                 // one block alone, but for peer memory; never with packets or strided operands
+  Share share;                 // one block alone, but for peer memory; never with packets, lines or strided operands
   std::uint32_t source_count, destination_count;
   std::int32_t divisor;  // above 1: the result is divided by it
   std::uint32_t reducer;
   bool arithmetic;  // otherwise the one source is copied
   bool packets;     // some source or destination is packets
+  bool lines;       // some source or destination is lines of 128 bytes
 };
 
 // Reading host memory takes a trip over PCIe, so only one in this many polls, of a few hundred ns each, does it.
@@ -52,7 +54,7 @@ TUTTI_DEVICE bool AwaitUntil(const std::uint32_t* stop, const std::uint32_t* abo
 
 TUTTI_DEVICE bool AwaitPacket(const Move& move, std::uint32_t source, std::uint64_t index, std::uint64_t* data) {
   const std::byte* const packet = move.sources[source] + index * kPacketBytes;
-  const std::uint32_t number = move.source_numbers[source];
+  const std::uint32_t number = PacketNumber(move.source_numbers[source]);
   return AwaitUntil(move.stop, move.abort, [&] { return LoadPacket(packet, number, data); });
 }
 
@@ -79,7 +81,7 @@ struct Walked {
   }
 };
 
-// The alignment of all operands in memory. (Packets always lie at multiples of their size.)
+// The alignment of all operands in memory. (Packets and lines always lie at multiples of their size.)
 template <typename Layout>
 TUTTI_DEVICE Alignment AlignmentOf(const Move& move) {
   Alignment alignment;
@@ -122,7 +124,7 @@ TUTTI_DEVICE void StoreEverywhere(const Move& move, std::uint32_t packet, std::u
   TUTTI_ROLLED
   for (std::uint32_t d = 0; d < move.destination_count; ++d) {
     if (move.destination_numbers[d] != 0) {
-      StorePacket(move.destinations[d] + packet * kPacketBytes, move.destination_numbers[d], word);
+      StorePacket(move.destinations[d] + packet * kPacketBytes, PacketNumber(move.destination_numbers[d]), word);
     } else {
       StoreWord(Layout::Destination(move, d), packet * kPacketData, word, bytes, aligned);
     }

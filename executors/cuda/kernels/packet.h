@@ -23,8 +23,8 @@ namespace tutti::cuda_kernels {
 inline constexpr std::size_t kPacketBytes = 16;
 inline constexpr std::size_t kPacketData = 8;
 
-// The number that the packets of a ring's `count`-th slot hold, counted from 1 and modulo 2^32.
-constexpr std::uint32_t PacketNumber(std::uint32_t count) { return 2 * count + 1; }
+// The number that the packets of a ring's `count`-th slot hold, counted from 1.
+constexpr std::uint32_t PacketNumber(std::uint64_t count) { return 2 * static_cast<std::uint32_t>(count) + 1; }
 
 // Whether the filler renews the slot whose packets hold `number`: the first ones, up to the deepest ring, of every 2^30.
 // Not those at the very beginning, where nothing is old.

@@ -101,7 +101,7 @@ TUTTI_DEVICE void PreparePeers(const PeerState& peers, Move& move) {
   if (ThreadIndex() == 0) {
     move.divisor = step.final ? plan.divisor : 0;
     move.arithmetic = step.arithmetic || move.divisor > 1;
-    move.packets = false;
+    move.packets = move.lines = false;
     move.scaled = 0;
     move.reducer = plan.reducer;
     move.bytes = ring::ChunkLength(step.bytes, peers.chunk, plan.chunk_bytes);

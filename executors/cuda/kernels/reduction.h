@@ -4,6 +4,7 @@
 #pragma once
 
 #include "executors/cuda/kernels/element.h"
+#include "executors/cuda/kernels/line128_batch.h"
 #include "executors/cuda/kernels/operands.h"
 #include "executors/cuda/kernels/units.h"
 
@@ -73,6 +74,30 @@ class Reduction {
     return true;
   }
 
+  // The same for a step whose slots are lines. A function of its own, so that its registers are not those of Run's loops.
+  TUTTI_DEVICE_CALL static bool RunLines(const Move& move) {
+    const A scalar = Scalar(move);
+    return ForEachLine128Batch<Dense, kLinesAtOnce>(move, [&](std::uint32_t taken, bool aligned) {
+      Sums<Vector, kLinesAtOnce> sums;
+      TUTTI_ROLLED
+      for (std::uint32_t s = 0; s < move.source_count; s += 2) {
+        const auto loaded = LoadTwoSources<kLinesAtOnce>(move, taken, aligned, s);
+        if (!loaded.go_on) return false;
+        TUTTI_ROLLED
+        for (std::uint32_t i = 0; i < 2 && s + i < move.source_count; ++i) {
+          Vector values[kLinesAtOnce];
+          TUTTI_UNROLL
+          for (std::uint32_t m = 0; m < kLinesAtOnce; ++m) values[m] = i == 0 ? loaded.one[m] : loaded.other[m];
+          sums.Add(values, IsScaled(move, s + i), scalar);
+        }
+      }
+      Line128Results<kLinesAtOnce> results;
+      sums.Results(move, results.of);
+      StoreResults(move, taken, aligned, results);
+      return true;
+    });
+  }
+
  private:
   using T = typename Codec::Memory;
   using A = typename Codec::Accumulator;
@@ -81,6 +106,7 @@ class Reduction {
   // fit in registers.
   static constexpr std::uint32_t kVectorsAtOnce = sizeof(T) == 1 ? 2 : 4;
   static constexpr std::uint32_t kElementsAtOnce = 4;
+  static constexpr std::uint32_t kLinesAtOnce = kVectorsAtOnce / 2;  // and the places of their words
 
   template <typename Unit, std::uint32_t kMany>
   struct Sums {

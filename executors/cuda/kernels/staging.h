@@ -42,17 +42,24 @@ TUTTI_DEVICE void Transfer(const From& from, const To& to, const Walk& walk, std
   TransferUnits<std::uint8_t>(from, to, rest);
 }
 
+// Lines of a part, an even number of them.
+inline constexpr std::uint32_t kStagedLines = kStagedBytes / (2 * kLine128Data) * 2;
+static_assert(kStagedLines * kLine128Data % kVectorBytes == 0);
+
 // Calls part() with dense operands for one part of the move after the other. False if part() is, in any thread.
 template <typename Part>
 TUTTI_DEVICE bool InParts(Move& move, Part&& part) {
   const auto all = static_cast<std::uint32_t>(move.bytes);
-  const auto advance = [&](std::uint32_t number, std::uint32_t bytes) -> std::size_t {
-    return number == 0 ? bytes : bytes / kPacketData * kPacketBytes;
+  // A part is whole packets or lines, and whole vectors.
+  const std::uint32_t part_bytes = move.lines ? kStagedLines * kLine128Data : kStagedBytes;
+  const auto advance = [&](std::uint64_t number, std::uint32_t bytes) -> std::size_t {
+    if (number == 0) return bytes;
+    return move.lines ? bytes / kLine128Data * kLine128Bytes : bytes / kPacketData * kPacketBytes;
   };
   std::uint32_t before = 0;  // bytes of the part before
   TUTTI_ROLLED
-  for (std::uint32_t begin = 0; begin < all; begin += kStagedBytes) {
-    const std::uint32_t bytes = all - begin < kStagedBytes ? all - begin : kStagedBytes;
+  for (std::uint32_t begin = 0; begin < all; begin += part_bytes) {
+    const std::uint32_t bytes = all - begin < part_bytes ? all - begin : part_bytes;
     Sync();  // no thread reads the staging or the Move any more
     std::byte* area = move.staging;
     TUTTI_ROLLED

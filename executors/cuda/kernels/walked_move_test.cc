@@ -179,30 +179,33 @@ TEST(WalkedMove, ReducesAsDenseOnesDo) {
 }
 
 // A strided sender and a strided receiver, which adds its own data, run at the same time.
-TEST(WalkedMove, PacketsComeFromAndGoToAnyPlace) {
+TEST(WalkedMove, PacketsAndLinesComeFromAndGoToAnyPlace) {
   std::mt19937_64 random(3);
-  for (int trial = 0; trial < 60; ++trial) {
+  for (int trial = 0; trial < 120; ++trial) {
+    const bool lines = trial % 2 == 0;
     const auto type = trial % 3 == 0 ? tuttiInt8 : trial % 3 == 1 ? tuttiInt32 : tuttiFloat64;
-    const std::size_t size = SizeOf(type), count = 1 + random() % 120, bytes = count * size;
+    // A reduction has several parts.
+    const std::size_t most = trial % 20 < 2 ? 6000 : 120;
+    const std::size_t size = SizeOf(type), count = 1 + random() % most, bytes = count * size;
     std::vector<std::byte> sent(bytes), own(bytes);
     host_kernels::Fill(type, sent.data(), count, random);
     host_kernels::Fill(type, own.data(), count, random);
-    Operand source(count, size, false, random), addend(count, size, trial % 2 == 0, random),
+    Operand source(count, size, false, random), addend(count, size, trial % 4 < 2, random),
         result(count, size, false, random);
     source.Put(sent);
     addend.Put(own);
-    std::vector<Vector> slot(PacketSlotBytes(bytes) / kPacketBytes);
+    std::vector<Vector> slot((lines ? Line128SlotBytes(bytes) : PacketSlotBytes(bytes)) / kVectorBytes);
     auto* const packets = reinterpret_cast<std::byte*>(slot.data());
     constexpr std::uint32_t kNumber = 9;
 
     Move send = MoveOf(type, {}, {source.Pointer(0)}, count);
     send.source_walks[0] = source.WalkFrom(0);
     send.arithmetic = false;
-    send.packets = true;
+    (lines ? send.lines : send.packets) = true;
     send.destinations[send.destination_count++] = packets;
     send.destination_numbers[0] = kNumber;
     Move receive = MoveOf(type, {}, {packets, addend.Pointer(0)}, count);
-    receive.packets = true;
+    (lines ? receive.lines : receive.packets) = true;
     receive.source_numbers[0] = kNumber;
     receive.source_walks[1] = addend.WalkFrom(0);
     receive.destinations[receive.destination_count++] = result.Pointer(0);
