@@ -87,6 +87,23 @@ class Device : public ::testing::Test {
     if (notes == std::vector<std::string>{"none"}) GTEST_SKIP() << "there is neither a GPU nor its stand-in";
     stand_in_ = notes == std::vector<std::string>{"the stand-in"};
   }
+  // Why these circumstances refuse lines of 128 bytes (TUTTI_PROTO=inline), or "": several hosts, GPUs without NVLink.
+  static std::string WhyNoLines(const std::vector<std::pair<std::string, std::string>>& environment = {}) {
+    RunOptions options{.environment = environment};
+    options.environment.emplace_back("TUTTI_PROTO", "inline");
+    const auto outcome = RunRanks(
+        4,
+        [](Rank& self) {
+          const Gpu gpu(self.rank());
+          tuttiComm_t comm = nullptr;
+          if (tuttiCommInitRank(&comm, self.size(), self.IdOf(), self.rank()) != tuttiSuccess) {
+            return self.Note(tuttiGetLastError(nullptr));
+          }
+          EXPECT_TRUE(Ok(tuttiCommDestroy(comm)));
+        },
+        options);
+    return outcome.front().notes.empty() ? "" : outcome.front().notes.front();
+  }
   // Only the stand-in can be told to be old or small, or what a dead handle does to the driver.
   bool stand_in_ = false;
 };

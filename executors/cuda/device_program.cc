@@ -32,6 +32,15 @@ std::uint32_t ThreadsFor(const schedule::ProtocolConfig& config, const StridedSi
   return static_cast<std::uint32_t>(std::clamp<std::size_t>(wanted, kFewestThreads, cuda_kernels::kMaxThreads));
 }
 
+// Data bytes of a slot; 0: the GPUs have no such slots.
+std::size_t CapacityOf(ring::Protocol protocol, const cuda_transport::DeviceFabric& fabric) {
+  switch (protocol) {
+    case ring::Protocol::line: return fabric.layout().line_capacity();
+    case ring::Protocol::inlined: return fabric.line128_capacity();
+    default: return fabric.bulk_capacity();
+  }
+}
+
 // Operands of the step that are strided.
 std::size_t StridedOperands(const schedule::Step& step, const StridedSides& strided) {
   const auto is_strided = [&](const schedule::Operand& operand) {
@@ -139,11 +148,9 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
       extents_(std::move(extents)),
       config_(config),
       binding_(schedule_, extents_, config.chunk_bytes) {
-  const auto capacity =
-      config_.protocol == ring::Protocol::line ? fabric.layout().line_capacity() : fabric.bulk_capacity();
+  const std::size_t capacity = CapacityOf(config_.protocol, fabric);
   const bool may_be_longer = config_.protocol == ring::Protocol::bulk && schedule::MayAlwaysRefer(schedule_);
-  const bool too_long = config_.chunk_bytes > capacity && !may_be_longer;
-  if (config_.protocol == ring::Protocol::inlined || config_.chunk_bytes == 0 || too_long) {
+  if (config_.chunk_bytes == 0 || (config_.chunk_bytes > capacity && !may_be_longer)) {
     Throw(tuttiInternalError, "a chunk of {} bytes does not fit into a {} slot of {} bytes on a GPU",
           config_.chunk_bytes, ring::NameOf(config_.protocol), capacity);
   }
@@ -264,7 +271,7 @@ cuda_kernels::DeviceStep DeviceProgram::AddStep(BoundLane& lane, const schedule:
     TrafficWith(write, fabric).sent += bound.bytes * places;
     operand.local = PlaceIn(lane.fills, operand.end);
   }
-  if (config_.protocol == ring::Protocol::line && destinations > cuda_kernels::kMoveDestinations) {
+  if (config_.protocol != ring::Protocol::bulk && destinations > cuda_kernels::kMoveDestinations) {
     Throw(tuttiInternalError, "a step writes to {} places, but a GPU's step has room for {}", destinations,
           cuda_kernels::kMoveDestinations);
   }

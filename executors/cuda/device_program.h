@@ -29,8 +29,8 @@ struct StridedSides {
 class DeviceProgram {
  public:
   // Uses channels first_channel, first_channel + 1, ... of `fabric`, one for each connection of each channel. Copies
-  // the plan to the device, which takes some ten us. REQUIRES: the protocol is line or bulk. Throws
-  // tuttiUnhandledCudaError; tuttiInternalError if a chunk does not fit a slot.
+  // the plan to the device, which takes some ten us. Throws tuttiUnhandledCudaError;
+  // tuttiInternalError if a chunk does not fit a slot.
   DeviceProgram(schedule::Schedule schedule, schedule::Extents extents, schedule::ProtocolConfig config,
                 tuttiDataType_t type, tuttiRedOp_t op, const StridedSides& strided, const CallIdentity& identity,
                 const cuda_transport::DeviceFabric& fabric, cuda_transport::DeviceArena& arena, int first_channel);

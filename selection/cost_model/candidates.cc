@@ -93,6 +93,7 @@ std::optional<ring::Protocol> ForcedOnGpus(tuttiAlgorithm_t algorithm, const Kin
   if (kind.pairwise || algorithm == tuttiAlgorithmNvls) return ring::Protocol::bulk;
   const auto& forced = tuning.forced.protocol;
   if (forced == ring::Protocol::line && !tuning.gpu_slots.lines) return ring::Protocol::bulk;
+  if (forced == ring::Protocol::inlined && !tuning.gpu_slots.inlines) return ring::Protocol::bulk;
   return forced;
 }
 
@@ -108,7 +109,7 @@ std::vector<schedule::ProtocolConfig> GpuConfigs(tuttiAlgorithm_t algorithm, con
   std::vector<schedule::ProtocolConfig> configs;
   for (schedule::ProtocolConfig config : kGpuConfigs) {
     if (protocol && *protocol != config.protocol) continue;
-    if (config.protocol == ring::Protocol::inlined && !tuning.gpu_slots.inlined) continue;
+    if (config.protocol == ring::Protocol::inlined && !tuning.gpu_slots.inlines) continue;
     if (config.protocol == ring::Protocol::line && !tuning.gpu_slots.lines) continue;
     const bool longest = config == last;
     if (forced.chunk_bytes != 0)
@@ -298,7 +299,10 @@ void FitToGpus(int blocks, int sharing, bool one_gpu, TuningContext& tuning) {
 
 std::size_t SlotCapacity(ring::Protocol protocol, const TuningContext& tuning) {
   if (tuning.threads == 0) {
-    const std::size_t known = protocol == ring::Protocol::line ? tuning.gpu_slots.line : tuning.gpu_slots.bulk;
+    const GpuSlots& slots = tuning.gpu_slots;
+    const std::size_t known = protocol == ring::Protocol::line      ? slots.line
+                              : protocol == ring::Protocol::inlined ? slots.inlined
+                                                                    : slots.bulk;
     return known != 0 ? known : std::numeric_limits<std::size_t>::max();
   }
   switch (protocol) {

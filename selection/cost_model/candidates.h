@@ -57,9 +57,10 @@ inline constexpr int kFewestChannels = 4;
 
 // The slots of GPUs, where they are known: which protocols there are, and the data bytes of each; 0: any.
 struct GpuSlots {
-  bool inlined = true;
   bool lines = true;  // false across a network, which takes whole slots, or if posts have too many readers for packets
+  bool inlines = true;  // likewise, and where the hardware may tear lines of 128 bytes
   std::size_t line = 0;
+  std::size_t inlined = 0;
   std::size_t bulk = 0;
   // Bulk slots refer to memory wherever a schedule lets them (MayAlwaysRefer); its chunks then need not fit a slot.
   bool refer = false;

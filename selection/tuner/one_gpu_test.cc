@@ -15,7 +15,7 @@ TEST(TunerOfOneGpu, UsesItsMemoryWithMostOfItsBlocks) {
     tuning.nranks = nranks;
     tuning.bulk_capacity = 48 * 1024;
     cost_model::FitToGpus(kBlocks, nranks, true, tuning);
-    tuning.gpu_slots = {false, true, 2048, 48 * 1024, true};
+    tuning.gpu_slots = {true, true, 2048, 8 * 1024, 48 * 1024, true};
     tuning.one_launch = true;
     const cost_model::Machine machine = cost_model::MachineOfOneGpu(nranks, 90, kH100, 256);
     Tuner tuner(machine, tuning);

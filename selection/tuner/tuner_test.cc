@@ -282,11 +282,12 @@ TEST(Select, GpusBoundChunksAndChannels) {
   tuning.threads = 0;
   tuning.max_channels = 96;
   tuning.most_lanes = 33;
-  tuning.gpu_slots = {false, true, 1024, 64 * 1024, true};
+  tuning.gpu_slots = {true, true, 1024, 16 * 1024, 64 * 1024, true};
   EXPECT_EQ(cost_model::ChunkCapacity(ring::Protocol::bulk, tuning, true), cost_model::kLongestChunk);
   EXPECT_LE(cost_model::kLongestChunk, std::numeric_limits<std::uint32_t>::max());
   EXPECT_EQ(cost_model::ChunkCapacity(ring::Protocol::bulk, tuning, false), 64 * 1024);
   EXPECT_EQ(cost_model::ChunkCapacity(ring::Protocol::line, tuning, true), 1024);
+  EXPECT_EQ(cost_model::ChunkCapacity(ring::Protocol::inlined, tuning, true), 16 * 1024);
   constexpr std::size_t kBlock = std::size_t{64} << 20;
   int most = 0;
   std::size_t longest = 0;

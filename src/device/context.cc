@@ -11,6 +11,7 @@
 #include "base/numbers/rounding.h"
 #include "src/memory/device_buffers.h"
 #include "src/plan/planning.h"
+#include "transports/cuda/line128_support.h"
 #include "transports/shm/gather_values.h"
 #include "transports/shm/process_register.h"
 
@@ -94,11 +95,6 @@ std::unique_ptr<DeviceContext> DeviceContext::Make(const DeviceSetup& setup, int
 DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, const shm::AllGather& all_gather,
                              Deadline deadline)
     : rank_(rank), nranks_(nranks), zero_copy_(setup.settings->zero_copy) {
-  if (setup.tuning.forced.protocol == ring::Protocol::inlined) {
-    Throw(tuttiInvalidUsage,
-          "TUTTI_PROTO=inline is a protocol of host memory: GPUs have \"line\" and \"bulk\" (TUTTI_GPU=0 makes "
-          "communicators for host memory only)");
-  }
   const auto& driver = *cuda_transport::LoadedCudaDriver();
   device_ = std::make_unique<cuda_transport::CudaDevice>(driver, setup.device);
   kernels_ = KernelsOf(*device_);
@@ -127,17 +123,21 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
   const bool one_device = one_host && sharing == static_cast<std::uint32_t>(nranks);
   cost_model::FitToGpus(static_cast<int>(blocks), static_cast<int>(sharing), one_device, context.tuning);
 
-  shm_ = std::make_unique<shm::Fabric>(rank, *setup.hosts, 1, *setup.settings, all_gather, deadline);
-  fabric_ = std::make_unique<cuda_transport::DeviceFabric>(
-      *device_, context.tuning.max_channels + cuda_transport::kMessageChannels, *shm_, setup.settings->gpu_p2p,
-      static_cast<std::uint32_t>(setup.settings->count_from), all_gather, deadline);
-  const bool all_refer = std::all_of(rooms.begin(), rooms.end(), [](const Room& room) { return room.zero_copy; });
   // A step may have a post and other writes.
   const bool packets_fit = static_cast<std::size_t>(nranks) + schedule::kMaxWrites <= cuda_kernels::kMoveDestinations;
-  context.tuning.gpu_slots = {false, one_host && packets_fit, fabric_->layout().line_capacity(),
-                              fabric_->bulk_capacity(), all_refer && fabric_->one_device() && fabric_->one_process()};
-  context.tuning.one_launch = all_refer && fabric_->one_device() && fabric_->one_process() &&
-                              nranks <= static_cast<int>(cuda_kernels::kMostLaunchedTogether);
+  const bool p2p = setup.settings->gpu_p2p;
+  const std::string torn = cuda_transport::WhyNoLines128(*device_, one_host, p2p, all_gather);
+  shm_ = std::make_unique<shm::Fabric>(rank, *setup.hosts, 1, *setup.settings, all_gather, deadline);
+  fabric_ = std::make_unique<cuda_transport::DeviceFabric>(
+      *device_, context.tuning.max_channels + cuda_transport::kMessageChannels, *shm_, p2p, torn.empty() && packets_fit,
+      static_cast<std::uint32_t>(setup.settings->count_from), all_gather, deadline);
+  if (setup.tuning.forced.protocol == ring::Protocol::inlined) cuda_transport::RequireLines128(torn, *fabric_);
+  const bool refer = fabric_->one_device() && fabric_->one_process() &&
+                     std::all_of(rooms.begin(), rooms.end(), [](const Room& room) { return room.zero_copy; });
+  const std::size_t line128 = fabric_->line128_capacity();
+  context.tuning.gpu_slots = {one_host && packets_fit,  line128 > 0, fabric_->layout().line_capacity(), line128,
+                              fabric_->bulk_capacity(), refer};
+  context.tuning.one_launch = refer && nranks <= static_cast<int>(cuda_kernels::kMostLaunchedTogether);
   context.tuning.bulk_capacity = fabric_->bulk_capacity();
   if (!one_host) {
     context.tuning.forced.protocol = ring::Protocol::bulk;  // the network does not carry the line protocol

@@ -139,8 +139,9 @@ cost_model::TuningContext ConditionsOf(const Target& target) {
   if (target.blocks > 0) {
     // As the library has it there (src/device/context.cc).
     cost_model::FitToGpus(target.blocks, tuning.nranks, true, tuning);
-    const cuda_transport::DeviceLayout layout(tuning.nranks, tuning.max_channels + cuda_transport::kMessageChannels);
-    tuning.gpu_slots = {false, true, layout.line_capacity(), layout.bulk_capacity(), true};
+    const cuda_transport::DeviceLayout layout(tuning.nranks, tuning.max_channels + cuda_transport::kMessageChannels,
+                                              true);
+    tuning.gpu_slots = {true, true, layout.line_capacity(), layout.line128_capacity(), layout.bulk_capacity(), true};
     tuning.bulk_capacity = layout.bulk_capacity();
     tuning.one_launch = true;
     return tuning;

@@ -155,19 +155,21 @@ void DeviceFabric::Abandon() {
   all.Get().memory.push_back(memory_);
 }
 
-DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p,
+DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p, bool lines128,
                            std::uint32_t count_from, const shm::AllGather& all_gather, Deadline deadline)
     : device_(device),
       shm_(shm),
       rank_(shm.rank()),
       nranks_(shm.nranks()),
-      layout_(nranks_, channels),
+      layout_(nranks_, channels, lines128),
       memory_(std::make_shared<CudaMemory>(CudaMemory::OnDevice(device.driver(), device.context(), layout_.bytes()))),
       peers_(static_cast<std::size_t>(nranks_)) {
-  SideStream(device.driver(), device.context()).Zero(memory_->data(), layout_.zeroed_bytes());
+  SideStream side(device.driver(), device.context());
+  side.Zero(memory_->data(), layout_.zeroed_bytes());
+  if (lines128) side.Zero(memory_->data() + layout_.lines_at(), layout_.bytes() - layout_.lines_at());
   if (count_from != 0) {
     const std::vector<std::uint32_t> heads(layout_.head_bytes() / sizeof(std::uint32_t), count_from);
-    SideStream(device.driver(), device.context()).Copy(memory_->data(), heads.data(), layout_.head_bytes());
+    side.Copy(memory_->data(), heads.data(), layout_.head_bytes());
   }
   const shm::Offer offer(rank_, memory_);
   Introduction mine{device.uuid(), device.ordinal(), offer.key(), {}};
@@ -246,7 +248,7 @@ void DeviceFabric::ReachPeers(const std::vector<Introduction>& all, bool p2p) {
 
 // Every rank makes a second piece of the same layout in host memory, for pairs that do not reach each other.
 void DeviceFabric::MeetInHostMemory(std::uint32_t count_from, const shm::AllGather& all_gather, Deadline deadline) {
-  auto segments = shm::ShareSegments(shm_, "tutti-pinned", layout_.bytes(), all_gather, deadline);
+  auto segments = shm::ShareSegments(shm_, "tutti-pinned", layout_.bytes_on_host(), all_gather, deadline);
   if (count_from != 0) {
     auto* const heads = reinterpret_cast<std::uint32_t*>(segments[static_cast<std::size_t>(rank_)].data());
     std::fill_n(heads, layout_.head_bytes() / sizeof(std::uint32_t), count_from);
@@ -266,6 +268,21 @@ std::byte* DeviceFabric::Shared(int owner, int other) const {
   return reach_[static_cast<std::size_t>(owner)][static_cast<std::size_t>(other)] ? memory.device : memory.pinned;
 }
 
+namespace {
+
+struct DeviceRing {
+  std::uint32_t stride, depth;
+};
+DeviceRing ShapeOf(ring::Protocol protocol, const DeviceLayout& layout) {
+  switch (protocol) {
+    case ring::Protocol::line: return {static_cast<std::uint32_t>(layout.line_stride()), kDeviceLineDepth};
+    case ring::Protocol::inlined: return {static_cast<std::uint32_t>(layout.line128_stride()), kDeviceLine128Depth};
+    default: return {static_cast<std::uint32_t>(layout.bulk_stride()), kDeviceBulkDepth};
+  }
+}
+
+}  // namespace
+
 void DeviceFabric::MakeEnds(std::uint32_t count_from) {
   const auto channels = layout_.channels();
   std::vector<DeviceEmptyEnd> empties(EmptyIndex(channels, ring::Protocol::line, 0, false));
@@ -280,30 +297,37 @@ void DeviceFabric::MakeEnds(std::uint32_t count_from) {
     const bool all = std::find(row.begin(), row.end(), false) == row.end();
     return all ? peers_[static_cast<std::size_t>(writer)].device : peers_[static_cast<std::size_t>(writer)].pinned;
   };
-  const auto reader_of = [&](int channel, int reader, bool bulk, bool post) {
+  // Where the slots of packets or lines lie that `writer` fills.
+  const auto slots_at = [&](int channel, int writer, ring::Protocol protocol, bool post) {
+    return protocol == ring::Protocol::inlined ? layout_.Lines128(channel, writer, post)
+                                               : layout_.Packets(channel, writer, post);
+  };
+  const auto reader_of = [&](int channel, int reader, ring::Protocol protocol, bool post) {
     std::byte* const theirs = Shared(reader, rank_);
     return DeviceReader{
         reinterpret_cast<DeviceSlotHeader*>(theirs + layout_.Headers(channel, rank_, post)),
-        theirs + layout_.Packets(channel, rank_, post),
-        reinterpret_cast<std::uint32_t*>(Shared(rank_, reader) + layout_.Head(channel, reader, bulk, post))};
+        theirs + slots_at(channel, rank_, protocol, post),
+        reinterpret_cast<std::uint32_t*>(Shared(rank_, reader) + layout_.Head(channel, reader, protocol, post))};
   };
-  const auto begin_fill = [&](std::uint32_t index, bool bulk, std::byte* data) {
+  const auto begin_fill = [&](std::uint32_t index, ring::Protocol protocol, std::byte* data) {
+    const auto shape = ShapeOf(protocol, layout_);
     first[index] = readers.size();
     fills[index].data = data;
-    fills[index].stride = static_cast<std::uint32_t>(bulk ? layout_.bulk_stride() : layout_.line_stride());
+    fills[index].stride = shape.stride;
     fills[index].header_stride = sizeof(DeviceSlotHeader);
-    fills[index].depth = bulk ? kDeviceBulkDepth : kDeviceLineDepth;
+    fills[index].depth = shape.depth;
     fills[index].tail = fills[index].known_head = count_from;
   };
 
   for (int channel = 0; channel < channels; ++channel) {
-    for (const ring::Protocol protocol : {ring::Protocol::line, ring::Protocol::bulk}) {
-      const bool bulk = protocol == ring::Protocol::bulk;
+    for (int p = 0; p < ring::kProtocols; ++p) {
+      const auto protocol = static_cast<ring::Protocol>(p);
+      if (protocol == ring::Protocol::inlined && line128_capacity() == 0) continue;
       for (int peer = 0; peer < nranks_; ++peer) {
         if (peer == rank_) continue;
         const auto to = To(channel, protocol, peer);
         if (by_network(peer)) {
-          if (!bulk) continue;
+          if (protocol != ring::Protocol::bulk) continue;
           const auto ends = across_->EndsWith(channel, peer);
           first[to] = readers.size();
           fills[to] = ends.fill;
@@ -311,8 +335,8 @@ void DeviceFabric::MakeEnds(std::uint32_t count_from) {
           empties[From(channel, protocol, peer)] = ends.empty;
           continue;
         }
-        begin_fill(to, bulk, Shared(peer, rank_) + layout_.Data(channel, rank_));
-        readers.push_back(reader_of(channel, peer, bulk, false));
+        begin_fill(to, protocol, Shared(peer, rank_) + layout_.Data(channel, rank_));
+        readers.push_back(reader_of(channel, peer, protocol, false));
         fills[to].reader_count = 1;
         for (const bool post : {false, true}) {
           std::byte* const mine = Shared(rank_, peer);
@@ -320,9 +344,9 @@ void DeviceFabric::MakeEnds(std::uint32_t count_from) {
               post ? post_memory(peer) + layout_.PostData(channel) : mine + layout_.Data(channel, peer);
           empties[EmptyIndex(channel, protocol, peer, post)] = {
               reinterpret_cast<const DeviceSlotHeader*>(mine + layout_.Headers(channel, peer, post)),
-              mine + layout_.Packets(channel, peer, post),
+              mine + slots_at(channel, peer, protocol, post),
               data,
-              reinterpret_cast<std::uint32_t*>(Shared(peer, rank_) + layout_.Head(channel, rank_, bulk, post)),
+              reinterpret_cast<std::uint32_t*>(Shared(peer, rank_) + layout_.Head(channel, rank_, protocol, post)),
               fills[to].stride,
               fills[to].header_stride,
               fills[to].depth,
@@ -332,9 +356,9 @@ void DeviceFabric::MakeEnds(std::uint32_t count_from) {
         }
       }
       const auto post = Post(channel, protocol);
-      begin_fill(post, bulk, post_memory(rank_) + layout_.PostData(channel));
+      begin_fill(post, protocol, post_memory(rank_) + layout_.PostData(channel));
       for (int peer = 0; peer < nranks_; ++peer) {
-        if (peer != rank_ && !by_network(peer)) readers.push_back(reader_of(channel, peer, bulk, true));
+        if (peer != rank_ && !by_network(peer)) readers.push_back(reader_of(channel, peer, protocol, true));
       }
       fills[post].reader_count = static_cast<std::uint32_t>(readers_of_posts());
     }

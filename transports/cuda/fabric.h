@@ -94,10 +94,11 @@ class PinnedSegment {
 class DeviceFabric {
  public:
   // Collective. `shm` connects the same ranks; it and `device` outlive this. Throws tuttiUnhandledCudaError.
-  // `p2p`: this rank's GPU and others may use each other's memory, if they can. `count_from`: what the counts of slots
+  // `p2p`: this rank's GPU and others may use each other's memory, if they can. `lines128`: there are slots of lines of
+  // 128 bytes, if all ranks reach each other; the same on all ranks. `count_from`: what the counts of slots
   // between GPUs of one host begin at, modulo 2^32; the same on all ranks.
-  DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p, std::uint32_t count_from,
-               const shm::AllGather& all_gather, Deadline deadline);
+  DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p, bool lines128,
+               std::uint32_t count_from, const shm::AllGather& all_gather, Deadline deadline);
 
   // Keeps the memory that peers use alive for the rest of this process.
   void Abandon();
@@ -115,6 +116,8 @@ class DeviceFabric {
   bool by_network(int peer) const { return !shm_.is_local(peer); }
   // Rings to GPUs of other hosts; null where there are none.
   const PinnedRings* across() const { return across_ ? &*across_ : nullptr; }
+  // Data bytes of any slot of lines of 128 bytes; 0: there are none.
+  std::size_t line128_capacity() const { return all_reach_ ? layout_.line128_capacity() : 0; }
   // Data bytes of any bulk slot.
   std::size_t bulk_capacity() const { return across_ ? across_->capacity() : layout_.bulk_capacity(); }
 
@@ -142,10 +145,11 @@ class DeviceFabric {
   struct Introduction;
 
   std::uint32_t FillIndex(int channel, ring::Protocol protocol, int peer) const {
-    return static_cast<std::uint32_t>((channel * 2 + (protocol == ring::Protocol::bulk)) * (nranks_ + 1) + peer);
+    return static_cast<std::uint32_t>((channel * ring::kProtocols + static_cast<int>(protocol)) * (nranks_ + 1) + peer);
   }
   std::uint32_t EmptyIndex(int channel, ring::Protocol protocol, int peer, bool post) const {
-    return static_cast<std::uint32_t>(((channel * 2 + (protocol == ring::Protocol::bulk)) * 2 + post) * nranks_ + peer);
+    const int row = (channel * ring::kProtocols + static_cast<int>(protocol)) * 2 + post;
+    return static_cast<std::uint32_t>(row * nranks_ + peer);
   }
   void ReachPeers(const std::vector<Introduction>& all, bool p2p);
   void CompareReach(const shm::AllGather& all_gather);

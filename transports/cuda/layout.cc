@@ -12,10 +12,12 @@ namespace {
 constexpr std::size_t kAlignment = 512;
 // Packets of 16 bytes carry 8 (executors/cuda/kernels/packet.h); one more holds the slot's header.
 constexpr std::size_t kPacket = 16, kPacketData = 8;
+// Lines of 128 bytes carry 120 (executors/cuda/kernels/line128.h), and one more is the slot's header.
+constexpr std::size_t kLine128 = 128, kLine128Data = 120;
 
 }  // namespace
 
-DeviceLayout::DeviceLayout(int nranks, int channels) : nranks_(nranks), channels_(channels) {
+DeviceLayout::DeviceLayout(int nranks, int channels, bool lines128) : nranks_(nranks), channels_(channels) {
   const auto pairs = static_cast<std::size_t>(channels) * static_cast<std::size_t>(nranks);
   const std::size_t line_share = kDeviceLinePoolBytes / (2 * pairs) / kDeviceLineDepth;
   line_capacity_ = std::clamp(RoundDown(line_share / kPacket * kPacketData, ring::kCacheLine) - ring::kCacheLine,
@@ -28,13 +30,22 @@ DeviceLayout::DeviceLayout(int nranks, int channels) : nranks_(nranks), channels
   headers_ = RoundUp(pairs * ring::kCacheLine, kAlignment);
   packets_ = headers_ + RoundUp(2 * pairs * kDeviceBulkDepth * sizeof(DeviceSlotHeader), kAlignment);
   data_ = packets_ + RoundUp(2 * pairs * kDeviceLineDepth * line_stride_, kAlignment);
-  bytes_ = data_ + (pairs + static_cast<std::size_t>(channels)) * kDeviceBulkDepth * bulk_stride_;
+  lines_ = data_ + (pairs + static_cast<std::size_t>(channels)) * kDeviceBulkDepth * bulk_stride_;
+  if (lines128) {
+    const std::size_t share = kDeviceLine128PoolBytes / (2 * pairs) / kDeviceLine128Depth;
+    constexpr std::size_t kMostLines = (kMostLine128Data + kLine128Data - 1) / kLine128Data;
+    const std::size_t lines = std::clamp(share / kLine128, std::size_t{2}, 1 + kMostLines) - 1;
+    line128_capacity_ = std::min(RoundDown(lines * kLine128Data, ring::kCacheLine), kMostLine128Data);
+    line128_stride_ = (1 + lines) * kLine128;
+  }
+  bytes_ = lines_ + 2 * pairs * kDeviceLine128Depth * line128_stride_;
 }
 
-std::size_t DeviceLayout::Head(int channel, int reader, bool bulk, bool post) const {
+std::size_t DeviceLayout::Head(int channel, int reader, ring::Protocol protocol, bool post) const {
   // One line per reader, which alone writes it.
   const std::size_t line = (static_cast<std::size_t>(channel) * nranks_ + reader) * ring::kCacheLine;
-  return line + ((bulk ? 2 : 0) + (post ? 1 : 0)) * sizeof(std::uint32_t);
+  static_assert(2 * ring::kProtocols * sizeof(std::uint32_t) <= ring::kCacheLine);
+  return line + (2 * static_cast<std::size_t>(protocol) + (post ? 1 : 0)) * sizeof(std::uint32_t);
 }
 
 std::size_t DeviceLayout::Headers(int channel, int writer, bool post) const {
@@ -43,6 +54,10 @@ std::size_t DeviceLayout::Headers(int channel, int writer, bool post) const {
 
 std::size_t DeviceLayout::Packets(int channel, int writer, bool post) const {
   return packets_ + Ring(channel, writer, post) * kDeviceLineDepth * line_stride_;
+}
+
+std::size_t DeviceLayout::Lines128(int channel, int writer, bool post) const {
+  return lines_ + Ring(channel, writer, post) * kDeviceLine128Depth * line128_stride_;
 }
 
 std::size_t DeviceLayout::Data(int channel, int writer) const {
