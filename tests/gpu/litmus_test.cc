@@ -24,7 +24,7 @@ constexpr char kImage[] = "litmus.fatbin";
 
 // The launch's words and slots, in one zeroed allocation.
 struct Memory {
-  cuda_kernels::Vector slots[kLitmusReaders * kLitmusDepth * kLitmusThreads];
+  alignas(cuda_kernels::kLine128Bytes) cuda_kernels::Vector slots[kLitmusReaders * kLitmusDepth * kLitmusThreads];
   LitmusReader readers[kLitmusReaders];
   std::uint32_t wrong, stop;
 };
@@ -42,13 +42,14 @@ TEST(DeviceLitmus, NothingIsTornLostOrSeenTooEarly) {
         const auto stream = gpu.NewStream();
         const auto rounds = Gpu::IsStandIn() ? kRoundsOfStandIn : kRounds;
         auto* const memory = reinterpret_cast<Memory*>(gpu.AllocateShared(sizeof(Memory)));
-        for (const bool packets : {false, true}) {
+        for (const auto& [wire, name] : {std::pair{LitmusWire::bulk, "bulk"}, std::pair{LitmusWire::packets, "packets"},
+                                         std::pair{LitmusWire::lines, "lines"}}) {
           for (const bool wide : {false, true}) {
             std::memset(static_cast<void*>(memory), 0, sizeof *memory);
-            LitmusLaunch launch{memory->slots, memory->readers, &memory->wrong, &memory->stop, rounds, packets, wide};
+            LitmusLaunch launch{memory->slots, memory->readers, &memory->wrong, &memory->stop, rounds, wire, wide};
             gpu.Launch(image.data(), kLitmusName, 1 + kLitmusReaders, kLitmusThreads, &launch, stream);
             ASSERT_TRUE(Ok(gpu.Synchronize(stream)));
-            EXPECT_EQ(memory->wrong, 0u) << (packets ? "packets" : "bulk") << (wide ? ", wide" : "");
+            EXPECT_EQ(memory->wrong, 0u) << name << (wide ? ", wide" : "");
             for (const auto& reader : memory->readers) {
               EXPECT_EQ(reader.head, rounds) << "all rounds were read";
             }
