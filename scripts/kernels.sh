@@ -5,9 +5,9 @@
 #     --fetch      where there is no disassembler, installs NVIDIA's from PyPI into the build
 #
 # Registers and stack come from the cubins. The other figures are counts in a disassembly: 128-bit loads and stores of
-# global memory in the reductions (except packets, which are loaded and stored as atomics), and, in the innermost loops
-# around them, loads and stores of local memory, where spilled registers go. Functions with spills in these loops are
-# listed below the table.
+# global memory in the reductions (except packets and lines of 128 bytes, which are loaded and stored as atomics), and, in
+# the innermost loops around them, loads and stores of local memory, where spilled registers go. Functions with spills in
+# these loops are listed below the table.
 #
 # "Loads at once" counts the loads that each thread has in flight: the longest sequence of 128-bit loads in a loop
 # before an instruction needs one of their results. If a function has several innermost loops, the lowest count applies.

@@ -126,12 +126,12 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
   // A step may have a post and other writes.
   const bool packets_fit = static_cast<std::size_t>(nranks) + schedule::kMaxWrites <= cuda_kernels::kMoveDestinations;
   const bool p2p = setup.settings->gpu_p2p;
-  const std::string torn = cuda_transport::WhyNoLines128(*device_, one_host, p2p, all_gather);
+  const std::string no_lines = cuda_transport::WhyNoLines128(*device_, one_host, p2p, all_gather);
   shm_ = std::make_unique<shm::Fabric>(rank, *setup.hosts, 1, *setup.settings, all_gather, deadline);
   fabric_ = std::make_unique<cuda_transport::DeviceFabric>(
-      *device_, context.tuning.max_channels + cuda_transport::kMessageChannels, *shm_, p2p, torn.empty() && packets_fit,
-      static_cast<std::uint32_t>(setup.settings->count_from), all_gather, deadline);
-  if (setup.tuning.forced.protocol == ring::Protocol::inlined) cuda_transport::RequireLines128(torn, *fabric_);
+      *device_, context.tuning.max_channels + cuda_transport::kMessageChannels, *shm_, p2p,
+      no_lines.empty() && packets_fit, static_cast<std::uint32_t>(setup.settings->count_from), all_gather, deadline);
+  if (setup.tuning.forced.protocol == ring::Protocol::inlined) cuda_transport::RequireLines128(no_lines, *fabric_);
   const bool refer = fabric_->one_device() && fabric_->one_process() &&
                      std::all_of(rooms.begin(), rooms.end(), [](const Room& room) { return room.zero_copy; });
   const std::size_t line128 = fabric_->line128_capacity();

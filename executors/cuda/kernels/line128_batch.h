@@ -149,10 +149,16 @@ class Line128Batch {
   bool by_words_;  // whole words, of aligned operands
 };
 
+// Whether all operands in memory begin at multiples of a word. Not inlined: it is compiled for every type and operator.
+template <typename Layout>
+TUTTI_DEVICE_CALL bool BeginAtWords(const Move& move) {
+  return AlignmentOf<Layout>(move).All(sizeof(std::uint64_t));
+}
+
 // Calls body(taken, aligned) for all of a thread's batches. Returns false, as `body` does, if told to stop.
 template <typename Layout, std::uint32_t kMany, typename Body>
 TUTTI_DEVICE bool ForEachLine128Batch(const Move& move, Body&& body) {
-  const bool aligned = AlignmentOf<Layout>(move).All(sizeof(std::uint64_t));
+  const bool aligned = BeginAtWords<Layout>(move);
   const std::uint32_t lines = Line128Count(move.bytes);
   // The first of the warp, whose threads go on as long as one of them has a line.
   const std::uint32_t before = ThreadIndex() % kWarpThreads / kLine128Threads;
