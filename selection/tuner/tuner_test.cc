@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <set>
 
 #include "algorithms/msccl/program.h"
 #include "base/error.h"
@@ -300,6 +301,29 @@ TEST(Select, GpusBoundChunksAndChannels) {
     }
     EXPECT_EQ(most, 33 / 3);
     EXPECT_EQ(longest > 64 * 1024, refers);
+  }
+}
+
+// Forced or not, lines of 128 bytes are for GPUs that keep them whole.
+TEST(Select, GpusTakeLinesOnlyWhereTheyAreWhole) {
+  cost_model::TuningContext tuning = On(2);
+  tuning.threads = 0;
+  tuning.max_channels = 24;
+  const auto protocols = [&] {
+    std::set<ring::Protocol> all;
+    for (const auto& way :
+         cost_model::WaysToMove(tuttiAlgorithmRing, {schedule::Collective::all_reduce}, tuning, std::size_t{1} << 20)) {
+      all.insert(way.config.protocol);
+    }
+    return all;
+  };
+  using Protocols = std::set<ring::Protocol>;
+  for (const bool whole : {true, false}) {
+    tuning.gpu_slots = {true, whole, 8 * 1024, whole ? 16 * 1024U : 0, 64 * 1024, false};
+    tuning.forced.protocol.reset();
+    EXPECT_EQ(protocols().contains(ring::Protocol::inlined), whole);
+    tuning.forced.protocol = ring::Protocol::inlined;
+    EXPECT_EQ(protocols(), Protocols{whole ? ring::Protocol::inlined : ring::Protocol::bulk});
   }
 }
 
