@@ -19,7 +19,7 @@
 // was never written. So no slot needs to be renewed.
 //
 // A slot begins with a line whose last sixteen bytes are a packet that describes it, as with packets. Every message
-// writes that packet, so its 32-bit number is as good as unique.
+// writes that packet, so the one before it is as old as the ring is deep, and a number of 32 bits suffices.
 //
 // In a host kernel one thread stores all pairs of a line in order, and the flag with a release; loads acquire the flag.
 //
@@ -73,8 +73,8 @@ TUTTI_DEVICE void StoreLine128(std::byte* line, std::uint32_t pair, std::uint64_
   }
 }
 
-// Loads this thread's pair. Returns whether this thread has not seen that the line is yet to come: the line has come if
-// all of its threads return true.
+// Loads this thread's pair. The line has come if this returns true in all of its threads; the one that loads the flag
+// returns false before that.
 TUTTI_DEVICE bool LoadLine128(const std::byte* line, std::uint32_t pair, std::uint64_t flag, Vector* data) {
   if constexpr (!kLineIsOneStore) {
     const auto* const last = reinterpret_cast<const std::uint64_t*>(line + kLine128LastPair * kVectorBytes);

@@ -134,9 +134,9 @@ class Line128Batch {
   TUTTI_DEVICE Byte* Line(Byte* first, std::uint32_t m) const {
     return first + std::size_t{line_[m]} * kLine128Bytes;
   }
-  // Bytes of the step that a word of a pair holds.
+  // Bytes of the step that a word of a pair holds; 0 if another thread stores them.
   TUTTI_DEVICE std::uint32_t WordData(std::uint32_t m, std::uint32_t word) const {
-    if ((word + 1) * kWordBytes > Line128PairData(pair_[m])) return 0;
+    if (!stored_[m] || (word + 1) * kWordBytes > Line128PairData(pair_[m])) return 0;
     const std::uint32_t at = AtByte(m) + word * kWordBytes;
     const auto bytes = static_cast<std::uint32_t>(move_.bytes);
     const std::uint32_t left = at < bytes ? bytes - at : 0;
@@ -149,7 +149,8 @@ class Line128Batch {
   bool by_words_;  // whole words, of aligned operands
 };
 
-// Whether all operands in memory begin at multiples of a word. Not inlined: it is compiled for every type and operator.
+// Whether all operands in memory begin at multiples of a word. Not inlined, because the loops that ask are compiled for
+// every type and operator.
 template <typename Layout>
 TUTTI_DEVICE_CALL bool BeginAtWords(const Move& move) {
   return AlignmentOf<Layout>(move).All(sizeof(std::uint64_t));
@@ -160,7 +161,7 @@ template <typename Layout, std::uint32_t kMany, typename Body>
 TUTTI_DEVICE bool ForEachLine128Batch(const Move& move, Body&& body) {
   const bool aligned = BeginAtWords<Layout>(move);
   const std::uint32_t lines = Line128Count(move.bytes);
-  // The first of the warp, whose threads go on as long as one of them has a line.
+  // How far this thread's line lies behind the first of its warp, whose threads go on while one of them has a line.
   const std::uint32_t before = ThreadIndex() % kWarpThreads / kLine128Threads;
   TUTTI_ROLLED
   for (std::uint32_t taken = 0; Line128Batch<Layout, kMany>::LineOf(taken) - before < lines; taken += kMany) {
