@@ -14,6 +14,13 @@ TEST_F(Driver, DevicesAreAsTheEnvironmentSays) {
   int reach = -1;
   EXPECT_EQ(cuDeviceCanAccessPeer(&reach, 0, 1), CUDA_SUCCESS);
   EXPECT_EQ(reach, 1);
+  for (const auto attribute :
+       {CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED}) {
+    int joined = -1;
+    EXPECT_EQ(cuDeviceGetP2PAttribute(&joined, attribute, 0, 1), CUDA_SUCCESS);
+    EXPECT_EQ(joined, 1);
+    EXPECT_EQ(cuDeviceGetP2PAttribute(&joined, attribute, 1, 1), CUDA_ERROR_INVALID_DEVICE);
+  }
   int processors = 0;
   EXPECT_EQ(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 1), CUDA_SUCCESS);
   EXPECT_EQ(processors, 64);
