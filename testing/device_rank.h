@@ -76,6 +76,21 @@ inline void RunCases(const Surroundings& around, const std::vector<Case>& cases,
       options);
 }
 
+// All-reduces of up to 40,003 elements, some in place.
+inline std::vector<Case> AllReducesOfEveryTypeAndOperator() {
+  std::vector<Case> cases;
+  for (int type = 0; type < tuttiNumTypes; ++type) {
+    for (int op = 0; op < tuttiNumOps; ++op) {
+      for (const std::size_t count : {1, 13, 4801, 40'003}) {
+        const auto seed = static_cast<std::uint32_t>(cases.size() * 7919);
+        cases.push_back({What::all_reduce, static_cast<tuttiDataType_t>(type), static_cast<tuttiRedOp_t>(op), count, 0,
+                         seed % 3 == 0, seed});
+      }
+    }
+  }
+  return cases;
+}
+
 // Skips tests without a driver. A separate process checks this, because drivers do not tolerate the fork of this one.
 class Device : public ::testing::Test {
  protected:

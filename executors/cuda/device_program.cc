@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "algorithms/schedule/ways.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/numbers/datatype.h"
@@ -86,6 +87,15 @@ schedule::Schedule Shared(schedule::Schedule schedule) {
   return schedule;
 }
 
+cuda_kernels::SwitchUse SwitchUseOf(const schedule::Step& step) {
+  const auto multicast = std::find_if(step.writes.begin(), step.writes.end(), [](const schedule::Operand& write) {
+    return write.kind == schedule::OperandKind::multicast;
+  });
+  const bool sum = step.reads.front().kind == schedule::OperandKind::sum;
+  if (multicast == step.writes.end()) return {sum, -1};
+  return {sum, static_cast<int>(multicast - step.writes.begin())};
+}
+
 bool HasOneStepInEachLane(const schedule::Schedule& schedule) {
   const auto& lanes = schedule.channels.front().lanes;
   return std::all_of(lanes.begin(), lanes.end(), [](const schedule::Lane& lane) { return lane.steps.size() == 1; });
@@ -154,6 +164,7 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
     Throw(tuttiInternalError, "a chunk of {} bytes does not fit into a {} slot of {} bytes on a GPU",
           config_.chunk_bytes, ring::NameOf(config_.protocol), capacity);
   }
+  CheckTeam(fabric, strided);
   if (schedule_.one_launch &&
       (schedule_.nranks > static_cast<int>(cuda_kernels::kMostLaunchedTogether) || !HasOneStepInEachLane(schedule_) ||
        strided.input != nullptr || strided.output != nullptr)) {
@@ -217,6 +228,40 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
   arena.Write(memory_, pieces.Padded().data(), pieces.Padded().size());
 }
 
+void DeviceProgram::CheckTeam(const cuda_transport::DeviceFabric& fabric, const StridedSides& strided) const {
+  if (schedule_.team.empty()) return;
+  if (!fabric.has_team() || config_.protocol != ring::Protocol::bulk || config_.chunk_bytes > fabric.team_capacity() ||
+      strided.input != nullptr || strided.output != nullptr) {
+    Throw(tuttiInternalError, "no switch between the GPUs carries {} slots of {} bytes{}",
+          ring::NameOf(config_.protocol), config_.chunk_bytes,
+          strided.input != nullptr || strided.output != nullptr ? " of tensors" : "");
+  }
+  for (const auto& channel : schedule_.channels) {
+    for (const schedule::Lane& lane : channel.lanes) {
+      for (const schedule::Step& step : lane.steps) {
+        const bool sums = std::any_of(step.reads.begin(), step.reads.end(), [](const schedule::Operand& read) {
+          return read.kind == schedule::OperandKind::sum;
+        });
+        if (sums && step.reads.size() > 1) {
+          Throw(tuttiInternalError, "a GPU's step cannot add anything to a sum of the switch");
+        }
+      }
+    }
+  }
+}
+
+std::vector<schedule::Operand> DeviceProgram::EachRead(const schedule::Step& step) const {
+  std::vector<schedule::Operand> reads;
+  for (const schedule::Operand& read : step.reads) {
+    if (read.kind != schedule::OperandKind::sum) {
+      reads.push_back(read);
+      continue;
+    }
+    for (const int q : schedule_.team) reads.push_back({read.kind, static_cast<std::int16_t>(q)});
+  }
+  return reads;
+}
+
 cuda_kernels::DeviceOperand DeviceProgram::Bind(const schedule::Operand& operand, bool written, int channel,
                                                 const cuda_transport::DeviceFabric& fabric, int fabric_channel) const {
   cuda_kernels::DeviceOperand bound{operand.kind, operand.scaled, 0, 0, 0};
@@ -228,6 +273,11 @@ cuda_kernels::DeviceOperand DeviceProgram::Bind(const schedule::Operand& operand
       bound.end = written ? fabric.Post(fabric_channel, config_.protocol)
                           : fabric.PostOf(fabric_channel, config_.protocol, operand.peer);
       break;
+    case schedule::OperandKind::contribution: bound.end = fabric.ContributionTo(fabric_channel, operand.peer); break;
+    case schedule::OperandKind::sum: bound.end = fabric.ContributionOf(fabric_channel, operand.peer); break;
+    case schedule::OperandKind::multicast:
+      bound.end = written ? fabric.Multicast(fabric_channel) : fabric.MulticastOf(fabric_channel, operand.peer);
+      break;
     default:
       bound.offset = binding_.OffsetOf(operand, channel);
       bound.end = operand.peer == -1 ? cuda_kernels::kOwnMemory : static_cast<std::uint32_t>(operand.peer);
@@ -237,7 +287,9 @@ cuda_kernels::DeviceOperand DeviceProgram::Bind(const schedule::Operand& operand
 
 DeviceProgram::Traffic& DeviceProgram::TrafficWith(const schedule::Operand& slot,
                                                    const cuda_transport::DeviceFabric& fabric) {
-  if (slot.kind == schedule::OperandKind::post || !fabric.by_network(slot.peer)) return on_host_;
+  if (slot.kind == schedule::OperandKind::post || schedule::IsOfTeam(slot.kind) || !fabric.by_network(slot.peer)) {
+    return on_host_;
+  }
   network_peers_.push_back(slot.peer);
   return by_network_;
 }
@@ -250,12 +302,14 @@ cuda_kernels::DeviceStep DeviceProgram::AddStep(BoundLane& lane, const schedule:
   bound.operands = static_cast<std::uint32_t>(lane.operands.size());
   bound.after = static_cast<std::uint32_t>(lane.afters.size());
   bound.referable = schedule::ReferableOf(step);
-  bound.reads = static_cast<std::uint8_t>(step.reads.size());
+  const std::vector<schedule::Operand> reads = EachRead(step);
+  bound.reads = static_cast<std::uint8_t>(reads.size());
+  bound.in_switch = SwitchUseOf(step).byte();
   bound.writes = static_cast<std::uint8_t>(step.writes.size());
   bound.afters = static_cast<std::uint8_t>(step.after.size());
   bound.arithmetic = step.reads.size() > 1;
   bound.final = step.final;
-  for (const schedule::Operand& read : step.reads) {
+  for (const schedule::Operand& read : reads) {
     auto& operand = lane.operands.emplace_back(Bind(read, false, channel, fabric, fabric_channel));
     if (!schedule::IsSlot(read.kind)) continue;
     TrafficWith(read, fabric).received += bound.bytes;
@@ -264,7 +318,7 @@ cuda_kernels::DeviceStep DeviceProgram::AddStep(BoundLane& lane, const schedule:
   std::size_t destinations = 0;
   for (const schedule::Operand& write : step.writes) {
     auto& operand = lane.operands.emplace_back(Bind(write, true, channel, fabric, fabric_channel));
-    const bool posts = write.kind == schedule::OperandKind::post;
+    const bool posts = write.kind == schedule::OperandKind::post || write.kind == schedule::OperandKind::multicast;
     const auto places = static_cast<std::size_t>(posts ? fabric.readers_of_posts() : 1);
     destinations += places;
     if (!schedule::IsSlot(write.kind)) continue;

@@ -62,6 +62,9 @@ class DeviceProgram {
   struct Image;
 
   void AddChannel(Image& image, int channel, const cuda_transport::DeviceFabric& fabric, int first_channel);
+  // The step's reads, those of a sum one by one.
+  std::vector<schedule::Operand> EachRead(const schedule::Step& step) const;
+  void CheckTeam(const cuda_transport::DeviceFabric& fabric, const StridedSides& strided) const;
   cuda_kernels::DeviceStep AddStep(BoundLane& lane, const schedule::Step& step, int channel,
                                    const cuda_transport::DeviceFabric& fabric, int fabric_channel);
   cuda_kernels::DeviceOperand Bind(const schedule::Operand& operand, bool written, int channel,

@@ -130,13 +130,15 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
   shm_ = std::make_unique<shm::Fabric>(rank, *setup.hosts, 1, *setup.settings, all_gather, deadline);
   fabric_ = std::make_unique<cuda_transport::DeviceFabric>(
       *device_, context.tuning.max_channels + cuda_transport::kMessageChannels, *shm_, p2p,
-      no_lines.empty() && packets_fit, static_cast<std::uint32_t>(setup.settings->count_from), all_gather, deadline);
+      no_lines.empty() && packets_fit, setup.settings->nvls, context.tuning.max_channels,
+      static_cast<std::uint32_t>(setup.settings->count_from), all_gather, deadline);
   if (setup.tuning.forced.protocol == ring::Protocol::inlined) cuda_transport::RequireLines128(no_lines, *fabric_);
   const bool refer = fabric_->one_device() && fabric_->one_process() &&
                      std::all_of(rooms.begin(), rooms.end(), [](const Room& room) { return room.zero_copy; });
   const std::size_t line128 = fabric_->line128_capacity();
   context.tuning.gpu_slots = {one_host && packets_fit,  line128 > 0, fabric_->layout().line_capacity(), line128,
                               fabric_->bulk_capacity(), refer};
+  context.tuning.in_switch = fabric_->has_team();
   context.tuning.one_launch = refer && nranks <= static_cast<int>(cuda_kernels::kMostLaunchedTogether);
   context.tuning.bulk_capacity = fabric_->bulk_capacity();
   if (!one_host) {

@@ -63,6 +63,22 @@ cost_model::Machine MachineFor(const DevicePlanContext& context, const topology:
 constexpr std::size_t kBytesPerMessageChannel = std::size_t{256} << 10;
 constexpr std::size_t kMessageChunk = std::size_t{128} << 10;
 
+// What an NVSwitch adds with the library's other guarantees: PTX has no products, and its extremes of floats lose NaN.
+bool AddsInSwitch(tuttiDataType_t type, tuttiRedOp_t op) {
+  if (op != tuttiSum && op != tuttiAvg) return false;
+  switch (type) {
+    case tuttiInt32:
+    case tuttiUint32:
+    case tuttiInt64:
+    case tuttiUint64:
+    case tuttiFloat16:
+    case tuttiBfloat16:
+    case tuttiFloat32:
+    case tuttiFloat64: return true;
+    default: return false;
+  }
+}
+
 // Few enough that a group can send to and receive from every rank at the same time.
 int MessageChannels(std::size_t bytes, const cost_model::TuningContext& tuning) {
   const int most =
@@ -93,7 +109,7 @@ cuda::StridedSides SidesOf(const plan::Operation& operation) {
   return {side(operation.tensors->input), side(operation.tensors->output)};
 }
 
-constexpr char kTable[] = "table", kSlotsTable[] = "slots_table";
+constexpr char kTable[] = "table", kSlotsTable[] = "slots_table", kInSwitch[] = "in_switch";
 
 void AddTimes(std::uint64_t times, const cuda::DeviceProgram::Traffic& each, cuda::DeviceProgram::Traffic& sum) {
   sum.sent += times * each.sent;
@@ -112,20 +128,29 @@ DevicePlans::Done& DevicePlans::Done::operator+=(const DevicePlanEntry& plan) {
 DevicePlans::DevicePlans(DevicePlanContext context, const topology::System& system, int rank,
                          const shm::AllGather& all_gather)
     : context_(std::move(context)), rank_(rank) {
-  slots_tuning_ = context_.tuning;
-  slots_tuning_.one_launch = false;
   const auto shipped = bootstrap::FromRankZero(rank, all_gather, [&] {
     const cost_model::Machine machine = MachineFor(context_, system);
-    tuner::Tuner(machine, slots_tuning_).Complete(slots_table_, 1);
-    if (context_.tuning.one_launch) tuner::Tuner(machine, context_.tuning).Complete(table_, 1);
-    return nlohmann::json{{kTable, context_.tuning.one_launch ? table_.ToJson(context_.tuning) : ""},
-                          {kSlotsTable, slots_table_.ToJson(slots_tuning_)}};
+    // The price needs the switch's links, which a topology may lack.
+    context_.tuning.in_switch = context_.tuning.in_switch && machine.has_teams();
+    tuner::Tuner(machine, SlotsAlone()).Complete(slots_table_, 1);
+    if (HasMore()) tuner::Tuner(machine, context_.tuning).Complete(table_, 1);
+    return nlohmann::json{{kInSwitch, context_.tuning.in_switch},
+                          {kTable, HasMore() ? table_.ToJson(context_.tuning) : ""},
+                          {kSlotsTable, slots_table_.ToJson(SlotsAlone())}};
   });
+  context_.tuning.in_switch = shipped.root().Flag(kInSwitch, false);
+  slots_tuning_ = SlotsAlone();
   const auto table_of = [&](const char* name, const cost_model::TuningContext& tuning) {
     return tuner::SelectionTable::FromJson(shipped.root().RawText(name), "rank 0's table for GPUs", tuning);
   };
   slots_table_ = table_of(kSlotsTable, slots_tuning_);
-  table_ = context_.tuning.one_launch ? table_of(kTable, context_.tuning) : slots_table_;
+  table_ = HasMore() ? table_of(kTable, context_.tuning) : slots_table_;
+}
+
+cost_model::TuningContext DevicePlans::SlotsAlone() const {
+  cost_model::TuningContext tuning = context_.tuning;
+  tuning.one_launch = tuning.in_switch = false;
+  return tuning;
 }
 
 DevicePlanEntry& DevicePlans::Find(const plan::Operation& operation, std::uint64_t packed) {
@@ -194,6 +219,9 @@ schedule::Schedule DevicePlans::Fitted(const plan::Operation& operation, cost_mo
     config = {ring::Protocol::bulk, forced != 0 ? forced : cost_model::kLongestChunk};
   }
   config.chunk_bytes = std::min(config.chunk_bytes, cost_model::ChunkCapacity(config.protocol, tuning, may_refer));
+  if (!schedules.front().team.empty()) {
+    config.chunk_bytes = std::min(config.chunk_bytes, context_.fabric->team_capacity());
+  }
   return std::move(schedules[static_cast<std::size_t>(rank_)]);
 }
 
@@ -211,8 +239,12 @@ class DevicePlans::DevicePlanner final : public plan::CallPlanner {
                                 const cost_model::Kind& kind, std::size_t bytes) const override {
     // Only blocks of equal lengths lie at the same offsets in all ranks' buffers, and only a rank knows its scalar.
     const bool may_share = tuning().one_launch && operation.plain() && !operation.scaled;
-    auto choice = may_share ? plan::ChooseFrom(plans_.table_, "", tuning(), kind, bytes)
-                            : plan::ChooseFrom(plans_.slots_table_, "", plans_.slots_tuning_, kind, bytes);
+    // A switch adds some types, and knows no tensors.
+    const bool may_switch = tuning().in_switch && operation.plain() && operation.tensors == nullptr &&
+                            (!schedule::IsReducing(kind.collective) || AddsInSwitch(operation.type, operation.op));
+    auto choice = may_share || may_switch
+                      ? plan::ChooseFrom(plans_.table_, "", tuning(), kind, bytes)
+                      : plan::ChooseFrom(plans_.slots_table_, "", plans_.slots_tuning_, kind, bytes);
     auto schedule = plans_.Fitted(operation, choice.candidate);
     return {std::move(choice), std::move(schedule)};
   }

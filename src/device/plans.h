@@ -65,11 +65,14 @@ class DevicePlans {
   std::unique_ptr<DevicePlanEntry> Make(const plan::Operation& operation, std::uint64_t packed) const;
   std::vector<schedule::Schedule> SchedulesOfAll(const plan::Operation& operation,
                                                  const cost_model::Candidate& candidate) const;
+  // Whether some calls have plans that others cannot have: by one launch of all ranks, or by a switch that adds.
+  bool HasMore() const { return context_.tuning.one_launch || context_.tuning.in_switch; }
+  cost_model::TuningContext SlotsAlone() const;  // for the others
   schedule::Schedule Fitted(const plan::Operation& operation, cost_model::Candidate& candidate) const;
 
   DevicePlanContext context_;
   int rank_;
-  cost_model::TuningContext slots_tuning_;  // for calls whose steps cannot name other ranks' buffers
+  cost_model::TuningContext slots_tuning_;  // SlotsAlone()
   tuner::SelectionTable table_, slots_table_;
   std::unordered_map<plan::PlanKey, std::unique_ptr<DevicePlanEntry>, plan::PlanKeyHash> plans_;
   std::array<Done, TUTTI_COUNTED_ALGORITHMS> done_{};  // by forgotten plans

@@ -56,6 +56,7 @@ int Attribute(CUdevice_attribute attribute, CUdevice device) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return TheEnvironment().multiprocessors;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return TheEnvironment().capability / 10;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return TheEnvironment().capability % 10;
+    case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED: return TheEnvironment().multicast ? 1 : 0;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: return kFirstBus + device;
     default: break;
   }

@@ -23,6 +23,7 @@ const Environment& TheEnvironment() {
       .multiprocessors = Number("TUTTI_STANDIN_SMS", 64),
       .peers = Number("TUTTI_STANDIN_PEERS", 1) != 0,
       .nvlink = Number("TUTTI_STANDIN_NVLINK", 1) != 0,
+      .multicast = Number("TUTTI_STANDIN_MULTICAST", 0) != 0,
       .driver_version = Number("TUTTI_STANDIN_DRIVER", 13000),
       .capability = Number("TUTTI_STANDIN_CAPABILITY", 90),
       .block_threads = Number("TUTTI_STANDIN_THREADS", 1),

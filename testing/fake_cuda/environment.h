@@ -10,6 +10,7 @@ struct Environment {
   int multiprocessors;  // TUTTI_STANDIN_SMS, 64: of each device
   bool peers;           // TUTTI_STANDIN_PEERS, 1: devices reach each other's memory
   bool nvlink;          // TUTTI_STANDIN_NVLINK, 1: and do so by NVLink, not PCIe
+  bool multicast;       // TUTTI_STANDIN_MULTICAST, 0: a switch between the devices adds and multiplies data
   int driver_version;   // TUTTI_STANDIN_DRIVER, 13000
   int capability;     // TUTTI_STANDIN_CAPABILITY, 90: compute capability, ten times the major number and the minor one
   int block_threads;  // TUTTI_STANDIN_THREADS, 1: at most this many threads run a block

@@ -28,16 +28,7 @@ class DeviceLines : public Device {
 };
 
 TEST_F(DeviceLines, EveryTypeAndOperator) {
-  std::vector<Case> cases;
-  for (int type = 0; type < tuttiNumTypes; ++type) {
-    for (int op = 0; op < tuttiNumOps; ++op) {
-      for (const std::size_t count : {1, 13, 4801, 40'003}) {
-        const auto seed = static_cast<std::uint32_t>(cases.size() * 7919);
-        cases.push_back({What::all_reduce, static_cast<tuttiDataType_t>(type), static_cast<tuttiRedOp_t>(op), count, 0,
-                         seed % 3 == 0, seed});
-      }
-    }
-  }
+  const auto cases = AllReducesOfEveryTypeAndOperator();
   // Several threads of a block, and one.
   RunCases({2, "two_shot", true, Inline({{"TUTTI_STANDIN_THREADS", "3"}})}, cases, 512 * KiB);
   RunCases({3, "ring", false, Inline()}, cases, 512 * KiB);

@@ -153,6 +153,12 @@ TEST_F(Device, GraphsBetweenCalls) {
       RunRanks(ranks, [](Rank& self) { GraphBetweenCalls(self, 31).Run(); }, {.environment = way});
     }
   }
+  if (!stand_in_) return;
+  const Environment switched = {{"TUTTI_STANDIN_DEVICES", "4"},
+                                {"TUTTI_STANDIN_MULTICAST", "1"},
+                                {"TUTTI_TOPO_FILE", "topology/testdata/dgxh100.xml"},
+                                {"TUTTI_ALGO", "nvls"}};
+  RunRanks(4, [](Rank& self) { GraphBetweenCalls(self, 31).Run(); }, {.environment = switched});
 }
 
 // One thread enqueues calls and replays for all ranks and waits only at the end. Every action multiplies a buffer by the

@@ -10,7 +10,7 @@ namespace tutti::cuda_transport {
 namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
-// cuDeviceGetUuid_v2 came with CUDA 11.4; everything else is older.
+// cuDeviceGetUuid_v2 came with CUDA 11.4; everything else that must be there is older.
 constexpr int kOldestDriver = 11040;
 
 struct Loaded {
@@ -100,6 +100,27 @@ struct Loaded {
     bind(driver.cuEventDestroy, "cuEventDestroy_v2");
     bind(driver.cuEventRecord, "cuEventRecord");
     bind(driver.cuEventQuery, "cuEventQuery");
+    BindMulticast();
+  }
+
+  void BindMulticast() {
+    SharedLibrary library(kLibrary);
+    const auto bind = [&](auto*& function, const char* name) { library.Find(function, name); };
+    bind(driver.cuMemCreate, "cuMemCreate");
+    bind(driver.cuMemRelease, "cuMemRelease");
+    bind(driver.cuMemAddressReserve, "cuMemAddressReserve");
+    bind(driver.cuMemAddressFree, "cuMemAddressFree");
+    bind(driver.cuMemMap, "cuMemMap");
+    bind(driver.cuMemUnmap, "cuMemUnmap");
+    bind(driver.cuMemSetAccess, "cuMemSetAccess");
+    bind(driver.cuMemExportToShareableHandle, "cuMemExportToShareableHandle");
+    bind(driver.cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle");
+    bind(driver.cuMulticastCreate, "cuMulticastCreate");
+    bind(driver.cuMulticastAddDevice, "cuMulticastAddDevice");
+    bind(driver.cuMulticastBindMem, "cuMulticastBindMem");
+    bind(driver.cuMulticastUnbind, "cuMulticastUnbind");
+    bind(driver.cuMulticastGetGranularity, "cuMulticastGetGranularity");
+    driver.multicast = library.missing().empty();
   }
 };
 

@@ -21,11 +21,32 @@ using CuModule = struct CUmod_st*;
 using CuFunction = struct CUfunc_st*;
 using CuGraphNode = struct CUgraphNode_st*;
 using CuPointer = std::uint64_t;
+using CuMemory = std::uint64_t;  // CUmemGenericAllocationHandle: memory without an address, or a multicast object
 struct CuIpcHandle {
   char bytes[64];
 };
 struct CuUuid {
   char bytes[16];
+};
+
+struct CuLocation {
+  int type, id;
+};
+struct CuMemoryProperties {  // CUmemAllocationProp
+  int type;
+  int handle_types;
+  CuLocation location;
+  void* windows;
+  std::uint8_t flags[8];
+};
+struct CuAccess {  // CUmemAccessDesc
+  CuLocation location;
+  int flags;
+};
+struct CuMulticastProperties {
+  unsigned devices;
+  std::size_t bytes;
+  std::uint64_t handle_types, flags;
 };
 
 inline constexpr CuResult kCuSuccess = 0;
@@ -38,7 +59,7 @@ inline constexpr CuResult kCuErrorPeerAccessAlreadyEnabled = 704;
 
 // CUdevice_attribute
 inline constexpr int kCuMemoryClockKhz = 36, kCuMemoryBusBits = 37, kCuMultiprocessors = 16, kCuMajor = 75,
-                     kCuMinor = 76, kCuCooperativeLaunch = 95, kCuMemoryPools = 115;
+                     kCuMinor = 76, kCuCooperativeLaunch = 95, kCuMemoryPools = 115, kCuMulticast = 132;
 // CUdevice_P2PAttribute
 inline constexpr int kCuP2pAllAtomics = 3;
 // CUpointer_attribute
@@ -56,6 +77,9 @@ inline constexpr unsigned kCuIpcLazyPeerAccess = 1;
 inline constexpr int kCuCaptureActive = 1;       // CUstreamCaptureStatus
 inline constexpr int kCuCaptureModeRelaxed = 2;  // CUstreamCaptureMode
 inline constexpr unsigned kCuSetCaptureDependencies = 1;
+// CUmemAllocationType, CUmemAllocationHandleType, CUmemLocationType, CUmemAccess_flags, CUmulticastGranularity_flags
+inline constexpr int kCuPinnedMemory = 1, kCuFileDescriptor = 1, kCuOnDevice = 1, kCuReadWrite = 3;
+inline constexpr int kCuRecommendedGranularity = 1;
 
 struct CudaDriver {
   CuResult (*cuInit)(unsigned flags);
@@ -114,6 +138,26 @@ struct CudaDriver {
   CuResult (*cuEventDestroy)(CuEvent event);
   CuResult (*cuEventRecord)(CuEvent event, CuStream stream);
   CuResult (*cuEventQuery)(CuEvent event);
+
+  // Null in drivers before CUDA 12.1, which have no multicast.
+  CuResult (*cuMemCreate)(CuMemory* memory, std::size_t bytes, const CuMemoryProperties* properties,
+                          std::uint64_t flags);
+  CuResult (*cuMemRelease)(CuMemory memory);
+  CuResult (*cuMemAddressReserve)(CuPointer* pointer, std::size_t bytes, std::size_t alignment, CuPointer at,
+                                  std::uint64_t flags);
+  CuResult (*cuMemAddressFree)(CuPointer pointer, std::size_t bytes);
+  CuResult (*cuMemMap)(CuPointer pointer, std::size_t bytes, std::size_t offset, CuMemory memory, std::uint64_t flags);
+  CuResult (*cuMemUnmap)(CuPointer pointer, std::size_t bytes);
+  CuResult (*cuMemSetAccess)(CuPointer pointer, std::size_t bytes, const CuAccess* access, std::size_t count);
+  CuResult (*cuMemExportToShareableHandle)(void* handle, CuMemory memory, int type, std::uint64_t flags);
+  CuResult (*cuMemImportFromShareableHandle)(CuMemory* memory, void* handle, int type);
+  CuResult (*cuMulticastCreate)(CuMemory* object, const CuMulticastProperties* properties);
+  CuResult (*cuMulticastAddDevice)(CuMemory object, CuDevice device);
+  CuResult (*cuMulticastBindMem)(CuMemory object, std::size_t offset, CuMemory memory, std::size_t memory_offset,
+                                 std::size_t bytes, std::uint64_t flags);
+  CuResult (*cuMulticastUnbind)(CuMemory object, CuDevice device, std::size_t offset, std::size_t bytes);
+  CuResult (*cuMulticastGetGranularity)(std::size_t* bytes, const CuMulticastProperties* properties, int option);
+  bool multicast;  // it has these
 
   int version;  // of its CUDA, as 1000 * major + 10 * minor
 

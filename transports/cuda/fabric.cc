@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <mutex>
 
 #include "base/error.h"
@@ -14,128 +13,6 @@
 #include "transports/shm/shared_segments.h"
 
 namespace tutti::cuda_transport {
-
-CudaDevice::CudaDevice(const CudaDriver& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {
-  int count = 0;
-  driver.Check(driver.cuDeviceGetCount(&count), "cuDeviceGetCount");
-  if (ordinal < 0 || ordinal >= count) {
-    Throw(tuttiInvalidArgument, "device is {}; this process sees {} CUDA device{}", ordinal, count,
-          count == 1 ? "" : "s");
-  }
-  driver.Check(driver.cuDeviceGet(&device_, ordinal), "cuDeviceGet");
-  driver.Check(driver.cuDeviceGetUuid(&uuid_, device_), "cuDeviceGetUuid");
-  const auto retained = driver.cuDevicePrimaryCtxRetain(&context_, device_);
-  if (retained == kCuErrorDeviceUnavailable) {
-    Throw(tuttiUnhandledCudaError,
-          "device {} is unavailable: another process has it to itself, or it takes no work (`nvidia-smi -q -d COMPUTE` "
-          "tells its compute mode)",
-          ordinal);
-  }
-  driver.Check(retained, "cuDevicePrimaryCtxRetain");
-}
-
-CudaDevice::~CudaDevice() { driver_.cuDevicePrimaryCtxRelease(device_); }
-
-int CudaDevice::Attribute(int attribute) const {
-  int value = 0;
-  driver_.Check(driver_.cuDeviceGetAttribute(&value, attribute, device_), "cuDeviceGetAttribute");
-  return value;
-}
-
-bool CudaDevice::Reaches(const CudaDevice& other) const {
-  if (IsSame(other.uuid_)) return true;
-  int can = 0;
-  driver_.Check(driver_.cuDeviceCanAccessPeer(&can, device_, other.device_), "cuDeviceCanAccessPeer");
-  if (can == 0) return false;
-  const CurrentDevice current(driver_, context_);
-  const auto result = driver_.cuCtxEnablePeerAccess(other.context_, 0);
-  return result == kCuSuccess || result == kCuErrorPeerAccessAlreadyEnabled;
-}
-
-bool CudaDevice::IsSame(const CuUuid& uuid) const { return std::memcmp(&uuid_, &uuid, sizeof uuid) == 0; }
-
-std::optional<ShareableBuffer> ShareableBufferOf(const CudaDevice& device, const void* buffer, std::size_t bytes) {
-  const auto& driver = device.driver();
-  const CurrentDevice current(driver, device.context());
-  const auto address = reinterpret_cast<CuPointer>(buffer);
-  CuPointer base = 0;
-  std::size_t size = 0;
-  if (driver.cuMemGetAddressRange(&base, &size, address) != kCuSuccess) return std::nullopt;
-  if (address - base > size || bytes > size - (address - base)) return std::nullopt;
-  ShareableBuffer shareable{{}, address - base};
-  if (driver.cuIpcGetMemHandle(&shareable.handle, base) != kCuSuccess) return std::nullopt;
-  return shareable;
-}
-
-OpenedMemory::OpenedMemory(const CudaDevice& device, const CuIpcHandle& handle) : device_(&device) {
-  const CurrentDevice current(device.driver(), device.context());
-  CuPointer pointer = 0;
-  device.driver().Check(device.driver().cuIpcOpenMemHandle(&pointer, handle, kCuIpcLazyPeerAccess),
-                        "cuIpcOpenMemHandle");
-  data_ = reinterpret_cast<std::byte*>(pointer);
-}
-
-std::byte* OpenedMemory::Part(std::uint64_t offset, std::uint64_t bytes) const {
-  const auto& driver = device_->driver();
-  const CurrentDevice current(driver, device_->context());
-  std::size_t size = 0;
-  if (driver.cuMemGetAddressRange(nullptr, &size, reinterpret_cast<CuPointer>(data_)) != kCuSuccess) {
-    Log(Subject::transport,
-        "the driver does not report the size of another process's memory: its owner's figure is trusted");
-  } else if (offset > size || bytes > size - offset) {
-    Throw(tuttiInternalError, "a peer offered {} bytes from byte {} of an allocation that has {} bytes", bytes, offset,
-          size);
-  }
-  return data_ + offset;
-}
-
-OpenedMemory::~OpenedMemory() {
-  if (data_ == nullptr) return;
-  const auto& driver = device_->driver();
-  ReleaseIn(driver, device_->context(), [&] { driver.cuIpcCloseMemHandle(reinterpret_cast<CuPointer>(data_)); });
-}
-
-namespace {
-
-// Ranks of one process share a mapping, which the driver pins once.
-struct Pins {
-  std::mutex mutex;
-  std::map<std::byte*, int> users;
-};
-Pins& ThePins() {
-  static auto* const pins = new Pins;  // never destroyed: communicators may outlive the end of main()
-  return *pins;
-}
-
-}  // namespace
-
-PinnedSegment::PinnedSegment(const CudaDevice& device, shm::Segment segment)
-    : device_(device), segment_(std::move(segment)) {
-  const auto& driver = device.driver();
-  const CurrentDevice current(driver, device.context());
-  auto& pins = ThePins();
-  const std::lock_guard lock(pins.mutex);
-  auto& users = pins.users[segment_.data()];
-  if (users == 0) {
-    driver.Check(
-        driver.cuMemHostRegister(segment_.data(), segment_.bytes(), kCuHostRegisterPortable | kCuHostRegisterDeviceMap),
-        "cuMemHostRegister");
-  }
-  ++users;
-  CuPointer data = 0;
-  driver.Check(driver.cuMemHostGetDevicePointer(&data, segment_.data(), 0), "cuMemHostGetDevicePointer");
-  data_ = reinterpret_cast<std::byte*>(data);
-}
-
-PinnedSegment::~PinnedSegment() {
-  auto& pins = ThePins();
-  const std::lock_guard lock(pins.mutex);
-  const auto found = pins.users.find(segment_.data());
-  if (--found->second > 0) return;
-  pins.users.erase(found);
-  const auto& driver = device_.driver();
-  ReleaseIn(driver, device_.context(), [&] { driver.cuMemHostUnregister(segment_.data()); });
-}
 
 // A rank's description of itself.
 struct DeviceFabric::Introduction {
@@ -153,15 +30,18 @@ void DeviceFabric::Abandon() {
   static constinit MadeOnce<Abandoned> all;
   const std::lock_guard lock(all.Get().mutex);
   all.Get().memory.push_back(memory_);
+  if (team_ != nullptr) TeamMemory::Abandon(std::move(team_));
 }
 
 DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p, bool lines128,
-                           std::uint32_t count_from, const shm::AllGather& all_gather, Deadline deadline)
+                           bool nvls, int team_channels, std::uint32_t count_from, const shm::AllGather& all_gather,
+                           Deadline deadline)
     : device_(device),
       shm_(shm),
       rank_(shm.rank()),
       nranks_(shm.nranks()),
       layout_(nranks_, channels, lines128),
+      team_layout_(nranks_, team_channels),
       memory_(std::make_shared<CudaMemory>(CudaMemory::OnDevice(device.driver(), device.context(), layout_.bytes()))),
       peers_(static_cast<std::size_t>(nranks_)) {
   SideStream side(device.driver(), device.context());
@@ -189,8 +69,15 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fa
   }
   all_reach_ = all_meet && !across_;
   one_device_ = one_device_ && all_meet;
+  std::string no_team = "not all of them reach each other";
+  if (all_reach_) {
+    team_ = TeamMemory::Make(device, shm, team_layout_.bytes(), nvls && p2p, all_gather, deadline, &no_team);
+  }
+  team_channels_ = team_ != nullptr ? team_channels : 0;
   MakeEnds(count_from);
   all_gather({});  // no rank's kernel begins before every rank's memory is zeroed and reached
+  Log(Subject::init, "rank {}: {}{}", rank_, team_ != nullptr ? "a switch adds" : "no switch adds between the GPUs: ",
+      team_ != nullptr ? " between the GPUs" : no_team);
   Log(Subject::init, "rank {}: device {}, {} B of its memory lent to peers, {} ranks share a launch{}", rank_,
       device.ordinal(), layout_.bytes(), fused_.size(),
       all_meet ? "" : "; some pairs of devices exchange data through host memory");
@@ -283,13 +170,73 @@ DeviceRing ShapeOf(ring::Protocol protocol, const DeviceLayout& layout) {
 
 }  // namespace
 
+// The ends under construction. The readers of fill end f are readers[first[f]], ...; their address is known only when
+// all have been found.
+struct DeviceFabric::Ends {
+  std::vector<DeviceEmptyEnd> empties;
+  std::vector<DeviceFillEnd> fills;
+  std::vector<DeviceReader> readers;
+  std::vector<std::size_t> first;
+};
+
+// Contributions lie in the filler's memory, and their reader reads them by the address that means all ranks' memory; a
+// multicast is written by that address, and lies in the reader's memory.
+void DeviceFabric::AddTeamEnds(Ends& ends, std::uint32_t count_from) const {
+  const auto stride = static_cast<std::uint32_t>(team_layout_.stride());
+  const auto head = [&](int channel, int writer, int reader, bool multicast) {
+    std::byte* const memory = Shared(writer, writer == rank_ ? reader : rank_);
+    return reinterpret_cast<std::uint32_t*>(memory + layout_.TeamHead(channel, reader, multicast));
+  };
+  const auto begin_fill = [&](std::uint32_t index, std::byte* data) {
+    ends.first[index] = ends.readers.size();
+    ends.fills[index].data = data;
+    ends.fills[index].stride = stride;
+    ends.fills[index].header_stride = sizeof(DeviceSlotHeader);
+    ends.fills[index].depth = kDeviceBulkDepth;
+    ends.fills[index].tail = ends.fills[index].known_head = count_from;
+  };
+  const auto add_reader = [&](std::uint32_t index, int channel, int reader, bool multicast) {
+    auto* const headers = Shared(reader, rank_) + layout_.TeamHeaders(channel, rank_, multicast);
+    ends.readers.push_back(
+        {reinterpret_cast<DeviceSlotHeader*>(headers), nullptr, head(channel, rank_, reader, multicast)});
+    ++ends.fills[index].reader_count;
+  };
+  const auto set_empty = [&](std::uint32_t index, int channel, int writer, bool multicast, const std::byte* data) {
+    auto* const headers = Shared(rank_, writer) + layout_.TeamHeaders(channel, writer, multicast);
+    ends.empties[index] = {reinterpret_cast<const DeviceSlotHeader*>(headers),
+                           nullptr,
+                           data,
+                           head(channel, writer, rank_, multicast),
+                           stride,
+                           sizeof(DeviceSlotHeader),
+                           kDeviceBulkDepth,
+                           count_from,
+                           writer,
+                           0};
+  };
+  for (int channel = 0; channel < team_channels_; ++channel) {
+    begin_fill(Multicast(channel), team_->all() + team_layout_.Multicast(channel, rank_));
+    for (int peer = 0; peer < nranks_; ++peer) {
+      if (peer == rank_) continue;
+      add_reader(Multicast(channel), channel, peer, true);
+      set_empty(MulticastOf(channel, peer), channel, peer, true, team_->own() + team_layout_.Multicast(channel, peer));
+    }
+    for (int peer = 0; peer < nranks_; ++peer) {
+      begin_fill(ContributionTo(channel, peer), team_->own() + team_layout_.Contribution(channel, peer));
+      add_reader(ContributionTo(channel, peer), channel, peer, false);
+      set_empty(ContributionOf(channel, peer), channel, peer, false,
+                team_->all() + team_layout_.Contribution(channel, rank_));
+    }
+  }
+}
+
 void DeviceFabric::MakeEnds(std::uint32_t count_from) {
   const auto channels = layout_.channels();
-  std::vector<DeviceEmptyEnd> empties(EmptyIndex(channels, ring::Protocol::line, 0, false));
-  std::vector<DeviceFillEnd> fills(FillIndex(channels, ring::Protocol::line, 0));
-  std::vector<DeviceReader> readers;
-  // The readers of fill end f are readers[first[f]], ...; their address is known only when all have been found.
-  std::vector<std::size_t> first(fills.size());
+  Ends ends;
+  auto& [empties, fills, readers, first] = ends;
+  empties.resize(TeamEmptyIndex(team_channels_, 0, false));
+  fills.resize(TeamFillIndex(team_channels_, 0));
+  first.resize(fills.size());
 
   // A post's data lies in device memory if all ranks reach it there.
   const auto post_memory = [&](int writer) {
@@ -364,6 +311,7 @@ void DeviceFabric::MakeEnds(std::uint32_t count_from) {
     }
   }
 
+  AddTeamEnds(ends, count_from);
   fills_at_ = empties.size() * sizeof(DeviceEmptyEnd);
   const std::size_t readers_at = fills_at_ + fills.size() * sizeof(DeviceFillEnd);
   std::vector<std::byte> image(readers_at + readers.size() * sizeof(DeviceReader));

@@ -10,95 +10,25 @@
 #include <optional>
 #include <vector>
 
+#include "transports/cuda/cuda_device.h"
 #include "transports/cuda/layout.h"
 #include "transports/cuda/pinned_rings.h"
 #include "transports/cuda/resources.h"
 #include "transports/cuda/ring.h"
+#include "transports/cuda/team_memory.h"
 #include "transports/shm/fabric.h"
 
 namespace tutti::cuda_transport {
-
-// A rank's GPU. Its primary context is held while this lives.
-class CudaDevice {
- public:
-  // Throws tuttiInvalidArgument if there is no such device.
-  CudaDevice(const CudaDriver& driver, int ordinal);
-  ~CudaDevice();
-  CudaDevice(const CudaDevice&) = delete;
-  CudaDevice& operator=(const CudaDevice&) = delete;
-
-  const CudaDriver& driver() const { return driver_; }
-  int ordinal() const { return ordinal_; }
-  CuContext context() const { return context_; }
-  const CuUuid& uuid() const { return uuid_; }
-  int Attribute(int attribute) const;
-  bool IsSame(const CuUuid& uuid) const;
-  // Whether kernels here can use the other's memory; enables it if so.
-  bool Reaches(const CudaDevice& other) const;
-
- private:
-  const CudaDriver& driver_;
-  int ordinal_;
-  CuDevice device_ = 0;
-  CuContext context_ = nullptr;
-  CuUuid uuid_{};
-};
-
-// The data by which another process opens a buffer: its allocation's handle, and the buffer's offset in that.
-struct ShareableBuffer {
-  CuIpcHandle handle;
-  std::uint64_t offset;
-};
-// Null if [buffer, buffer + bytes) is not inside one allocation of cudaMalloc.
-std::optional<ShareableBuffer> ShareableBufferOf(const CudaDevice& device, const void* buffer, std::size_t bytes);
-
-// Memory of another process's GPU, opened here.
-class OpenedMemory {
- public:
-  OpenedMemory() = default;
-  // Throws tuttiUnhandledCudaError.
-  OpenedMemory(const CudaDevice& device, const CuIpcHandle& handle);
-  OpenedMemory(OpenedMemory&& other) noexcept { *this = std::move(other); }
-  OpenedMemory& operator=(OpenedMemory&& other) noexcept {
-    std::swap(device_, other.device_);
-    std::swap(data_, other.data_);
-    return *this;
-  }
-  ~OpenedMemory();
-  // The beginning of the part that its owner offers. Throws tuttiInternalError if that part is not all inside the
-  // memory, as far as the driver knows its size.
-  std::byte* Part(std::uint64_t offset, std::uint64_t bytes) const;
-
- private:
-  const CudaDevice* device_ = nullptr;
-  std::byte* data_ = nullptr;
-};
-
-// Shared memory of the host that a GPU also uses.
-class PinnedSegment {
- public:
-  // Throws tuttiUnhandledCudaError.
-  PinnedSegment(const CudaDevice& device, shm::Segment segment);
-  ~PinnedSegment();
-  PinnedSegment(const PinnedSegment&) = delete;
-  PinnedSegment& operator=(const PinnedSegment&) = delete;
-  // The address by which the GPU reaches it.
-  std::byte* data() const { return data_; }
-
- private:
-  const CudaDevice& device_;
-  shm::Segment segment_;
-  std::byte* data_ = nullptr;
-};
 
 class DeviceFabric {
  public:
   // Collective. `shm` connects the same ranks; it and `device` outlive this. Throws tuttiUnhandledCudaError.
   // `p2p`: this rank's GPU and others may use each other's memory, if they can. `lines128`: there are slots of lines of
-  // 128 bytes, if all ranks reach each other; the same on all ranks. `count_from`: what the counts of slots
+  // 128 bytes, if all ranks reach each other; the same on all ranks. `nvls`: this rank's part in a switch that adds is
+  // wanted; for `team_channels` channels. `count_from`: what the counts of slots
   // between GPUs of one host begin at, modulo 2^32; the same on all ranks.
-  DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p, bool lines128,
-               std::uint32_t count_from, const shm::AllGather& all_gather, Deadline deadline);
+  DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p, bool lines128, bool nvls,
+               int team_channels, std::uint32_t count_from, const shm::AllGather& all_gather, Deadline deadline);
 
   // Keeps the memory that peers use alive for the rest of this process.
   void Abandon();
@@ -121,6 +51,10 @@ class DeviceFabric {
   // Data bytes of any bulk slot.
   std::size_t bulk_capacity() const { return across_ ? across_->capacity() : layout_.bulk_capacity(); }
 
+  // Whether a switch adds and multiplies data of all ranks, and the data bytes of its slots.
+  bool has_team() const { return team_ != nullptr; }
+  std::size_t team_capacity() const { return team_layout_.stride(); }
+
   // This rank's ends, in its GPU's memory, and indices into them: of `peer`'s rings and posts, and of this rank's post.
   DeviceFillEnd* fills() const { return reinterpret_cast<DeviceFillEnd*>(ends_.data() + fills_at_); }
   DeviceEmptyEnd* empties() const { return reinterpret_cast<DeviceEmptyEnd*>(ends_.data()); }
@@ -132,6 +66,11 @@ class DeviceFabric {
   std::uint32_t PostOf(int channel, ring::Protocol protocol, int peer) const {
     return EmptyIndex(channel, protocol, peer, true);
   }
+  // What a switch adds and multiplies (schedule.h). REQUIRES: has_team(); channel < team_channels.
+  std::uint32_t ContributionTo(int channel, int reader) const { return TeamFillIndex(channel, reader); }
+  std::uint32_t Multicast(int channel) const { return TeamFillIndex(channel, nranks_); }
+  std::uint32_t ContributionOf(int channel, int writer) const { return TeamEmptyIndex(channel, writer, false); }
+  std::uint32_t MulticastOf(int channel, int writer) const { return TeamEmptyIndex(channel, writer, true); }
 
  private:
   struct Peer {
@@ -151,10 +90,21 @@ class DeviceFabric {
     const int row = (channel * ring::kProtocols + static_cast<int>(protocol)) * 2 + post;
     return static_cast<std::uint32_t>(row * nranks_ + peer);
   }
+  // Behind those of all channels.
+  std::uint32_t TeamFillIndex(int channel, int reader) const {
+    return FillIndex(layout_.channels(), ring::Protocol::line, 0) +
+           static_cast<std::uint32_t>(channel * (nranks_ + 1) + reader);
+  }
+  std::uint32_t TeamEmptyIndex(int channel, int writer, bool multicast) const {
+    return EmptyIndex(layout_.channels(), ring::Protocol::line, 0, false) +
+           static_cast<std::uint32_t>((channel * 2 + multicast) * nranks_ + writer);
+  }
   void ReachPeers(const std::vector<Introduction>& all, bool p2p);
   void CompareReach(const shm::AllGather& all_gather);
   void MeetInHostMemory(std::uint32_t count_from, const shm::AllGather& all_gather, Deadline deadline);
+  struct Ends;
   void MakeEnds(std::uint32_t count_from);
+  void AddTeamEnds(Ends& ends, std::uint32_t count_from) const;
   // `owner`'s memory that it shares with `other` (one of the two is this rank), as our GPU reaches it.
   std::byte* Shared(int owner, int other) const;
 
@@ -163,6 +113,9 @@ class DeviceFabric {
   int rank_, nranks_;
   DeviceLayout layout_;
   std::optional<PinnedRings> across_;
+  TeamLayout team_layout_;
+  int team_channels_ = 0;  // 0: no team
+  std::unique_ptr<TeamMemory> team_;
   std::shared_ptr<CudaMemory> memory_;
   CudaMemory ends_;
   std::size_t fills_at_ = 0;

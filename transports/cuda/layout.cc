@@ -28,7 +28,8 @@ DeviceLayout::DeviceLayout(int nranks, int channels, bool lines128) : nranks_(nr
   bulk_stride_ = std::clamp(RoundDown(bulk_share, kAlignment), kAlignment, kMostDeviceBulkCapacity);
 
   headers_ = RoundUp(pairs * ring::kCacheLine, kAlignment);
-  packets_ = headers_ + RoundUp(2 * pairs * kDeviceBulkDepth * sizeof(DeviceSlotHeader), kAlignment);
+  constexpr std::size_t kHeaderRings = 4;  // of each pair: its ring, a post, contributions, multicasts
+  packets_ = headers_ + RoundUp(kHeaderRings * pairs * kDeviceBulkDepth * sizeof(DeviceSlotHeader), kAlignment);
   data_ = packets_ + RoundUp(2 * pairs * kDeviceLineDepth * line_stride_, kAlignment);
   lines_ = data_ + (pairs + static_cast<std::size_t>(channels)) * kDeviceBulkDepth * bulk_stride_;
   if (lines128) {
@@ -50,6 +51,22 @@ std::size_t DeviceLayout::Head(int channel, int reader, ring::Protocol protocol,
 
 std::size_t DeviceLayout::Headers(int channel, int writer, bool post) const {
   return headers_ + Ring(channel, writer, post) * kDeviceBulkDepth * sizeof(DeviceSlotHeader);
+}
+
+std::size_t DeviceLayout::TeamHead(int channel, int reader, bool multicast) const {
+  constexpr std::size_t kFirst = 2 * ring::kProtocols * sizeof(std::uint32_t);
+  static_assert(kFirst + 2 * sizeof(std::uint32_t) <= ring::kCacheLine);
+  return Head(channel, reader, {}, false) + kFirst + (multicast ? sizeof(std::uint32_t) : 0);
+}
+
+std::size_t DeviceLayout::TeamHeaders(int channel, int writer, bool multicast) const {
+  return Headers(channels_, 0, false) + Ring(channel, writer, multicast) * kDeviceBulkDepth * sizeof(DeviceSlotHeader);
+}
+
+TeamLayout::TeamLayout(int nranks, int channels) : nranks_(nranks), channels_(channels) {
+  const auto rings = 2 * static_cast<std::size_t>(nranks) * static_cast<std::size_t>(channels);
+  stride_ = std::clamp(RoundDown(kDeviceTeamPoolBytes / (rings * kDeviceBulkDepth), kAlignment), kAlignment,
+                       kMostDeviceBulkCapacity);
 }
 
 std::size_t DeviceLayout::Packets(int channel, int writer, bool post) const {

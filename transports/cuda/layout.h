@@ -57,6 +57,9 @@ class DeviceLayout {
   std::size_t Head(int channel, int reader, ring::Protocol protocol, bool post) const;
   // For the ring that `writer` fills for this rank, or for the post that it fills for all.
   std::size_t Headers(int channel, int writer, bool post) const;
+  // The same for what a team shares (TeamLayout): contributions to this rank, and multicasts.
+  std::size_t TeamHead(int channel, int reader, bool multicast) const;
+  std::size_t TeamHeaders(int channel, int writer, bool multicast) const;
   std::size_t Packets(int channel, int writer, bool post) const;
   std::size_t Lines128(int channel, int writer, bool post) const;
   std::size_t Data(int channel, int writer) const;
@@ -72,6 +75,30 @@ class DeviceLayout {
   int channels_;
   std::size_t line_capacity_, line_stride_, line128_capacity_ = 0, line128_stride_ = 0, bulk_stride_;
   std::size_t headers_, packets_, data_, lines_, bytes_;
+};
+
+// Where slots lie in the memory that a switch between GPUs adds and multiplies (team_memory.h), the same on all ranks. A
+// rank's contributions lie in its own memory, and the multicasts of all ranks in everybody's.
+inline constexpr std::size_t kDeviceTeamPoolBytes = std::size_t{64} << 20;
+
+class TeamLayout {
+ public:
+  // REQUIRES: nranks >= 1, channels >= 1.
+  TeamLayout(int nranks, int channels);
+
+  std::size_t bytes() const { return Place(channels_, 0, false); }
+  std::size_t stride() const { return stride_; }  // of a slot: its data bytes
+  std::size_t Contribution(int channel, int reader) const { return Place(channel, reader, false); }
+  std::size_t Multicast(int channel, int writer) const { return Place(channel, writer, true); }
+
+ private:
+  std::size_t Place(int channel, int rank, bool multicast) const {
+    const std::size_t ring = (static_cast<std::size_t>(channel) * 2 + (multicast ? 1 : 0)) * nranks_ + rank;
+    return ring * kDeviceBulkDepth * stride_;
+  }
+
+  int nranks_, channels_;
+  std::size_t stride_;
 };
 
 }  // namespace tutti::cuda_transport

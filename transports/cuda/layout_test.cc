@@ -25,6 +25,8 @@ TEST(DeviceLayout, NothingOverlaps) {
         data.push_back({layout.Data(c, peer), kDeviceBulkDepth * layout.bulk_stride()});
         for (const bool post : {false, true}) {
           zeroed.push_back({layout.Headers(c, peer, post), kDeviceBulkDepth * sizeof(DeviceSlotHeader)});
+          zeroed.push_back({layout.TeamHeaders(c, peer, post), kDeviceBulkDepth * sizeof(DeviceSlotHeader)});
+          zeroed.push_back({layout.TeamHead(c, peer, post), 4});
           zeroed.push_back({layout.Packets(c, peer, post), kDeviceLineDepth * layout.line_stride()});
           lines.push_back({layout.Lines128(c, peer, post), kDeviceLine128Depth * layout.line128_stride()});
           EXPECT_EQ(lines.back().begin % 128, 0u);
@@ -71,6 +73,26 @@ TEST(DeviceLayout, LinesAreBehindAllElse) {
   EXPECT_EQ(without.bytes(), without.bytes_on_host());
   EXPECT_EQ(without.bytes(), with.bytes_on_host());
   EXPECT_GT(with.bytes(), with.bytes_on_host());
+}
+
+// Contributions to every rank and multicasts of every rank have places of their own, in memory of bounded size.
+TEST(TeamLayout, NothingOverlapsAndMemoryIsBounded) {
+  for (const auto& [nranks, channels] : {std::pair(2, 24), std::pair(8, 24), std::pair(16, 4)}) {
+    const TeamLayout layout(nranks, channels);
+    std::vector<std::size_t> begins;
+    for (int c = 0; c < channels; ++c) {
+      for (int rank = 0; rank < nranks; ++rank) {
+        begins.push_back(layout.Contribution(c, rank));
+        begins.push_back(layout.Multicast(c, rank));
+      }
+    }
+    std::sort(begins.begin(), begins.end());
+    const std::size_t ring = kDeviceBulkDepth * layout.stride();
+    for (std::size_t i = 1; i < begins.size(); ++i) EXPECT_GE(begins[i], begins[i - 1] + ring);
+    EXPECT_EQ(begins.back() + ring, layout.bytes());
+    EXPECT_LE(layout.bytes(), kDeviceTeamPoolBytes);
+    EXPECT_GE(layout.stride(), 16u * 1024);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Machine primitives of device code - thread indices, barriers, atomics - for a GPU and for its host kernel on the host
-// (host_kernel.h). The only header of the executor that distinguishes the two.
+// (host_kernel.h). With multimem.h and the conversions of element.h, all of the executor that distinguishes the two.
 //
 // Thread-safety: everything here is called by device threads.
 #pragma once

@@ -40,6 +40,25 @@ struct alignas(kTableAlignment) DeviceStep {
   bool arithmetic, final;
   bool awaited;  // another step waits for it
   bool strided;  // some operand is strided
+  std::uint8_t in_switch;  // SwitchUse
+};
+
+// How a step uses the switch between GPUs (in_switch.h), in a byte; 0: it does not.
+class SwitchUse {
+ public:
+  constexpr explicit SwitchUse(std::uint8_t byte) : byte_(byte) {}
+  // `multicast`: which of the step's writes is one; -1: none.
+  constexpr SwitchUse(bool sum, int multicast)
+      : byte_(static_cast<std::uint8_t>((sum ? kSum : 0) | (multicast + 1) << kMulticastAt)) {}
+  constexpr std::uint8_t byte() const { return byte_; }
+  constexpr bool sum() const { return (byte_ & kSum) != 0; }
+  constexpr int multicast() const { return (byte_ >> kMulticastAt) - 1; }
+
+ private:
+  static constexpr std::uint8_t kSum = 1;
+  static constexpr int kMulticastAt = 1;
+  static_assert((schedule::kMaxWrites << kMulticastAt) < 1 << 8);
+  std::uint8_t byte_;
 };
 
 struct alignas(kTableAlignment) DeviceAfter {

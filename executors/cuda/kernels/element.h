@@ -85,6 +85,17 @@ struct Low {
   }
 };
 
+// Signed and unsigned integers have the same sums and products, so one instantiation serves both.
+template <typename Codec>
+struct SignlessOf {
+  using Type = Codec;
+};
+template <typename T>
+requires std::is_integral_v<T>
+struct SignlessOf<Plain<T>> {
+  using Type = Plain<std::make_unsigned_t<T>>;
+};
+
 // Every result begins with the operator's neutral element, which keeps the other operand bit for bit.
 struct Add {
   template <typename A>

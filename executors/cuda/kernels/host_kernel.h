@@ -22,6 +22,23 @@ struct HostKernelThread {
   std::byte* shared = nullptr;  // __shared__ memory of the block: HostKernel::shared_bytes, initially zero
 };
 
+// The places that a multicast address stands for (multimem.h). The stand-in for the driver begins multicast memory at a
+// multiple of kRegion. The places follow at distances of kStride, and at kCountAt is their number.
+class HostMulticast {
+ public:
+  static constexpr std::uintptr_t kRegion = std::uintptr_t{1} << 35, kStride = std::uintptr_t{1} << 30;
+  static constexpr std::uintptr_t kCountAt = kRegion - kStride;
+  static constexpr std::uint32_t kMostPlaces = kRegion / kStride - 2;
+
+  explicit HostMulticast(const std::byte* address)
+      : address_(reinterpret_cast<std::uintptr_t>(address)), region_(address_ / kRegion * kRegion) {}
+  std::uint32_t count() const { return *reinterpret_cast<const std::uint32_t*>(region_ + kCountAt); }
+  std::byte* At(std::uint32_t place) const { return reinterpret_cast<std::byte*>(address_ + (1 + place) * kStride); }
+
+ private:
+  std::uintptr_t address_, region_;
+};
+
 struct HostKernel {
   const char* name;             // as the module has it
   std::size_t parameter_bytes;  // of the one struct that the kernel takes

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "executors/cuda/kernels/fill.h"
+#include "executors/cuda/kernels/in_switch.h"
 #include "executors/cuda/kernels/move.h"
 #include "executors/cuda/kernels/peer_memory.h"
 #include "executors/cuda/kernels/tell.h"
@@ -134,12 +135,16 @@ class LaneRun {
     // Strided steps have barriers, and a warp's threads wait for lines together: all of them move data, or none.
     if (plan_.protocol != ring::Protocol::bulk && step.strided) moved = !SyncOr(!moved);
     if (plan_.protocol == ring::Protocol::inlined) moved = AllOfWarp(moved);
-    if (moved && shared_.move.destination_count > 0) {
-      moved = step.strided ? CarryWalked(shared_.move) : Carry(shared_.move);
-    }
+    if (moved && shared_.move.destination_count > 0) moved = CarryStep(step);
     if (SyncOr(!moved)) return false;
     // Only the next step's barrier waits for this: it changes nothing that the next step prepares.
     Publish(step, position, done, bytes, reference, numbers);
+    return true;
+  }
+
+  TUTTI_DEVICE bool CarryStep(const DeviceStep& step) {
+    if (step.in_switch == 0) return step.strided ? CarryWalked(shared_.move) : Carry(shared_.move);
+    CarryInSwitch(shared_.move);
     return true;
   }
 
@@ -175,6 +180,8 @@ class LaneRun {
       move.stop = &Rank().stop;
       move.abort = shared_.lane.abort;
       move.share = {};
+      move.sum = SwitchUse(step.in_switch).sum();
+      move.multicast = SwitchUse(step.in_switch).multicast();
       move.source_count = step.reads;
       move.destination_count = FirstDestination(step, step.writes, reference);
     }
@@ -208,10 +215,7 @@ class LaneRun {
     return mask;
   }
 
-  TUTTI_DEVICE static bool IsSlot(const DeviceOperand& operand) {
-    return operand.kind == schedule::OperandKind::from || operand.kind == schedule::OperandKind::to ||
-           operand.kind == schedule::OperandKind::post;
-  }
+  TUTTI_DEVICE static bool IsSlot(const DeviceOperand& operand) { return schedule::IsSlot(operand.kind); }
   // Destinations that one write takes in the Move: none if its slot refers, one per reader for packets and lines.
   TUTTI_DEVICE std::uint32_t DestinationsOf(const DeviceOperand& operand, const DeviceOperand* reference) const {
     if (!IsSlot(operand)) return 1;

@@ -12,17 +12,6 @@
 
 namespace tutti::cuda_kernels {
 
-// Signed and unsigned integers have the same sums and products, so one instantiation serves both.
-template <typename Codec>
-struct SignlessOf {
-  using Type = Codec;
-};
-template <typename T>
-requires std::is_integral_v<T>
-struct SignlessOf<Plain<T>> {
-  using Type = Plain<std::make_unsigned_t<T>>;
-};
-
 template <typename Reduction>
 TUTTI_DEVICE bool ReduceBy(const Move& move) {
   return move.lines ? Reduction::RunLines(move) : Reduction::Run(move);

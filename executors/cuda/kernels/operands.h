@@ -31,6 +31,9 @@ struct Move {
   bool arithmetic;  // otherwise the one source is copied
   bool packets;     // some source or destination is packets
   bool lines;       // some source or destination is lines of 128 bytes
+  // The rest is for steps that use a switch (in_switch.h) only.
+  bool sum;                // the sources, which are one address, are a sum
+  std::int32_t multicast;  // this destination is one; -1: none is
 };
 
 // Reading host memory takes a trip over PCIe, so only one in this many polls, of a few hundred ns each, does it.

@@ -39,8 +39,9 @@ Range Allocate(std::size_t bytes, Kind kind, Wait wait = Wait::kMay) {
   return range;
 }
 
-void* Pages(std::uintptr_t at, std::size_t bytes, int protection, int file) {
-  const int fixed = at != 0 ? MAP_FIXED_NOREPLACE : 0;
+// `reserved`: what is at the address now is only there to keep it.
+void* Pages(std::uintptr_t at, std::size_t bytes, int protection, int file, bool reserved = false) {
+  const int fixed = at == 0 ? 0 : reserved ? MAP_FIXED : MAP_FIXED_NOREPLACE;
   void* const pages = mmap(Pointer(at), bytes, protection, MAP_SHARED | fixed, file, 0);
   Require(pages != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
   return pages;
@@ -48,12 +49,12 @@ void* Pages(std::uintptr_t at, std::size_t bytes, int protection, int file) {
 
 }  // namespace
 
-Mapping::Mapping(int file, std::size_t bytes, bool hidden) : file_(file), bytes_(bytes) {
+Mapping::Mapping(int file, std::size_t bytes, bool hidden, std::uintptr_t at) : file_(file), bytes_(bytes) {
   try {
     constexpr int kBoth = PROT_READ | PROT_WRITE;
     const bool apart = TheEnvironment().apart;
-    const std::uintptr_t wanted = apart ? Processor::Reserve(bytes) : 0;
-    void* const pages = Pages(wanted, bytes, apart && hidden ? PROT_NONE : kBoth, file);
+    const std::uintptr_t wanted = at != 0 ? at : apart ? Processor::Reserve(bytes) : 0;
+    void* const pages = Pages(wanted, bytes, apart && hidden ? PROT_NONE : kBoth, file, at != 0);
     address_ = Address(pages);
     view_ = static_cast<std::byte*>(apart && hidden ? Pages(0, bytes, kBoth, file) : pages);
     if (apart) Processor::Instance().Map(address_, bytes, file, 0);

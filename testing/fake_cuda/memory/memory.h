@@ -21,6 +21,7 @@ enum class Kind {
   kDevice,      // cuMemAlloc
   kManaged,     // cuMemAllocManaged
   kImported,    // of another process's device memory
+  kMapped,      // cuMemMap
   kPinned,      // cuMemHostAlloc
   kRegistered,  // the caller's own
 };
@@ -28,8 +29,9 @@ enum class Kind {
 // Pages of an unnamed file.
 class Mapping {
  public:
-  // Takes over `file`; throws Failure if it cannot be mapped. `hidden`: from host code, where kernels run apart.
-  Mapping(int file, std::size_t bytes, bool hidden);
+  // Takes over `file`; throws Failure if it cannot be mapped. `hidden`: from host code, where kernels run apart. `at`: its
+  // address, which the caller has reserved; 0: any.
+  Mapping(int file, std::size_t bytes, bool hidden, std::uintptr_t at = 0);
   static std::shared_ptr<Mapping> Make(std::size_t bytes, bool hidden);
   ~Mapping();
   Mapping(const Mapping&) = delete;
@@ -56,7 +58,9 @@ struct Range {
   std::uint64_t id = 0;              // never reused
   std::shared_ptr<Mapping> mapping;  // null: the caller's own memory
 
-  bool OnDevice() const { return kind == Kind::kDevice || kind == Kind::kManaged || kind == Kind::kImported; }
+  bool OnDevice() const {
+    return kind == Kind::kDevice || kind == Kind::kManaged || kind == Kind::kImported || kind == Kind::kMapped;
+  }
 };
 
 class Ranges {

@@ -1,0 +1,124 @@
+// Steps whose data passes a switch between GPUs (schedule.h: sum, multicast). They move whole vectors: slots begin at
+// vectors and have room to the end of the last one, whose rest means nothing.
+//
+// Thread-safety: called by all threads of a block, which share one Move.
+#pragma once
+
+#include "executors/cuda/kernels/multimem.h"
+#include "executors/cuda/kernels/operands.h"
+#include "executors/cuda/kernels/reduction.h"
+
+namespace tutti::cuda_kernels {
+
+inline constexpr std::uint32_t kSwitchVectorsAtOnce = 4;
+
+// The first bytes of a vector, at any address. The loops are unrolled, so that the vector stays in registers.
+TUTTI_DEVICE Vector LoadPart(const std::byte* from, std::uint32_t bytes) {
+  Vector v{};
+  TUTTI_UNROLL
+  for (std::uint32_t i = 0; i < kVectorBytes; ++i) {
+    if (i < bytes)
+      v.words[i / sizeof(std::uint32_t)] |= static_cast<std::uint32_t>(from[i]) << (8 * (i % sizeof(std::uint32_t)));
+  }
+  return v;
+}
+TUTTI_DEVICE void StorePart(std::byte* to, const Vector& v, std::uint32_t bytes) {
+  TUTTI_UNROLL
+  for (std::uint32_t i = 0; i < kVectorBytes; ++i) {
+    if (i < bytes)
+      to[i] = static_cast<std::byte>(v.words[i / sizeof(std::uint32_t)] >> (8 * (i % sizeof(std::uint32_t))));
+  }
+}
+
+// Calls load(byte) for each vector of the step's data, and stores what it returns.
+template <typename Load>
+TUTTI_DEVICE void ForEachVector(const Move& move, bool aligned, Load&& load) {
+  const auto bytes = static_cast<std::uint32_t>(move.bytes);
+  const auto vectors = static_cast<std::uint32_t>((bytes + kVectorBytes - 1) / kVectorBytes);
+  const std::uint32_t step = kSwitchVectorsAtOnce * ThreadCount();
+  TUTTI_ROLLED
+  for (std::uint32_t first = ThreadIndex(); first < vectors; first += step) {
+    Vector values[kSwitchVectorsAtOnce];
+    TUTTI_UNROLL
+    for (std::uint32_t m = 0; m < kSwitchVectorsAtOnce; ++m) {
+      const std::uint32_t v = first + m * ThreadCount();
+      values[m] = load((v < vectors ? v : first) * static_cast<std::uint32_t>(kVectorBytes));
+    }
+    TUTTI_ROLLED
+    for (std::uint32_t d = 0; d < move.destination_count; ++d) {
+      TUTTI_UNROLL
+      for (std::uint32_t m = 0; m < kSwitchVectorsAtOnce; ++m) {
+        const std::uint32_t v = first + m * ThreadCount();
+        if (v >= vectors) break;
+        std::byte* const to = move.destinations[d] + v * kVectorBytes;
+        const std::uint32_t left = bytes - v * static_cast<std::uint32_t>(kVectorBytes);
+        if (static_cast<std::int32_t>(d) == move.multicast) {
+          StoreMulticast(to, values[m]);
+        } else if (aligned && left >= kVectorBytes) {
+          StoreGlobal(to, values[m]);
+        } else {
+          StorePart(to, values[m], left < kVectorBytes ? left : static_cast<std::uint32_t>(kVectorBytes));
+        }
+      }
+    }
+  }
+}
+
+template <typename Codec>
+TUTTI_DEVICE Vector Averaged(const Vector& sum, std::int32_t divisor) {
+  using T = typename Codec::Memory;
+  using Parts = ElementsOf<T, Vector>;
+  Vector result{};
+  TUTTI_UNROLL
+  for (std::uint32_t k = 0; k < Parts::kCount; ++k) {
+    Parts::Put(result, k, Codec::Encode(DividedBy(Codec::Decode(Parts::Get(sum, k)), divisor)));
+  }
+  return result;
+}
+
+// Signed and unsigned integers have the same sums, but not the same quotients.
+template <typename Codec>
+TUTTI_DEVICE_CALL void AddInSwitch(const Move& move, bool aligned) {
+  using Summed = typename SignlessOf<Codec>::Type;
+  const std::byte* const from = move.sources[0];
+  if (move.divisor > 1) {
+    ForEachVector(move, aligned,
+                  [&](std::uint32_t byte) { return Averaged<Codec>(LoadSum<Summed>(from + byte), move.divisor); });
+  } else {
+    ForEachVector(move, aligned, [&](std::uint32_t byte) { return LoadSum<Summed>(from + byte); });
+  }
+}
+
+TUTTI_DEVICE_CALL void CopyInSwitch(const Move& move, bool aligned) {
+  const auto bytes = static_cast<std::uint32_t>(move.bytes);
+  const std::byte* const from = move.sources[0];
+  ForEachVector(move, aligned, [&](std::uint32_t byte) {
+    const std::uint32_t left = bytes - byte;
+    if (aligned && left >= kVectorBytes) return LoadGlobal<Vector>(from + byte);
+    return LoadPart(from + byte, left < kVectorBytes ? left : static_cast<std::uint32_t>(kVectorBytes));
+  });
+}
+
+// Executes the move of a step that reads a sum, and nothing else, or that copies to a multicast.
+TUTTI_DEVICE void CarryInSwitch(const Move& move) {
+  if constexpr (!kHasMultimem) return;
+  const bool aligned = AlignmentOf<Dense>(move).All(kVectorBytes);
+  FenceAliases();  // after what the step has waited for
+  if (!move.sum) {
+    CopyInSwitch(move, aligned);
+  } else {
+    switch (move.reducer / kReducerOps) {
+      case tuttiFloat32: AddInSwitch<Plain<float>>(move, aligned); break;
+      case tuttiFloat16: AddInSwitch<Low<Float16>>(move, aligned); break;
+      case tuttiBfloat16: AddInSwitch<Low<Bfloat16>>(move, aligned); break;
+      case tuttiFloat64: AddInSwitch<Plain<double>>(move, aligned); break;
+      case tuttiInt64: AddInSwitch<Plain<std::int64_t>>(move, aligned); break;
+      case tuttiUint64: AddInSwitch<Plain<std::uint64_t>>(move, aligned); break;
+      case tuttiInt32: AddInSwitch<Plain<std::int32_t>>(move, aligned); break;
+      default: AddInSwitch<Plain<std::uint32_t>>(move, aligned);
+    }
+  }
+  FenceAliases();  // before what it publishes
+}
+
+}  // namespace tutti::cuda_kernels

@@ -1,0 +1,113 @@
+// Device collectives by a switch that adds and multiplies (nvls): all types and operators, in place and not, lengths
+// around vectors and slots, ranks as threads and as processes; and where there is no such switch.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/numbers/datatype.h"
+#include "testing/device_rank.h"
+#include "testing/from_outside.h"
+
+namespace tutti::testing {
+namespace {
+
+constexpr std::size_t KiB = 1024;
+
+class DeviceNvls : public Device {
+ protected:
+  void SetUp() override {
+    Device::SetUp();
+    if (IsSkipped() || stand_in_) return;
+    if (AlgorithmOf({What::all_reduce, tuttiFloat32, tuttiSum, 5000, 0, false, 1}, {}) != "nvls") {
+      GTEST_SKIP() << "no switch adds between four GPUs of this machine";
+    }
+  }
+  // The stand-in's machine with such a switch. Prices need the links to it, so the topology must have it.
+  Environment Switched(Environment more = {}) const {
+    if (!stand_in_) return more;
+    more.insert(more.end(), {{"TUTTI_STANDIN_DEVICES", "4"},
+                             {"TUTTI_STANDIN_MULTICAST", "1"},
+                             {"TUTTI_TOPO_FILE", "topology/testdata/dgxh100.xml"}});
+    return more;
+  }
+  // The algorithm of the call.
+  static std::string AlgorithmOf(const Case& each, const Environment& environment, const std::string& forced = "nvls") {
+    const auto outcome = RunRanks(4,
+                                  [&](Rank& self) {
+                                    DeviceRank rank(self, 256 * KiB, forced);
+                                    ASSERT_EQ(rank.Run(each), "");
+                                    self.Note(LastOperation(rank.comm()));
+                                  },
+                                  {.environment = environment});
+    if (outcome.front().notes.empty()) return "";
+    // "all_reduce(count=5000, float32, sum) on the GPU: ring, 1 channels, ..."
+    const std::string& last = outcome.front().notes.front();
+    const std::string before = " on the GPU: ";
+    const auto begin = last.find(before) + before.size();
+    return last.substr(begin, last.find(',', begin) - begin);
+  }
+};
+
+TEST_F(DeviceNvls, AddsAndMultiplies) {
+  for (const auto what : {What::all_reduce, What::reduce_scatter, What::all_gather, What::broadcast, What::reduce}) {
+    EXPECT_EQ(AlgorithmOf({what, tuttiFloat32, tuttiSum, 5000, 1, false, 1}, Switched()), "nvls");
+  }
+}
+
+// Types and operators that the switch does not have take other ways.
+TEST_F(DeviceNvls, EveryTypeAndOperator) {
+  const auto cases = AllReducesOfEveryTypeAndOperator();
+  RunCases({4, "nvls", true, Switched({{"TUTTI_STANDIN_THREADS", "3"}})}, cases, 512 * KiB);
+  RunCases({3, "nvls", false, Switched()}, cases, 512 * KiB);
+}
+
+TEST_F(DeviceNvls, EveryCollective) {
+  for (const int ranks : {2, 4}) {
+    for (const bool threads : {true, false}) {
+      for (const char* chunk : {"0", "1024"}) {
+        RunCases({ranks, "nvls", threads, Switched({{"TUTTI_CHUNK", chunk}})},
+                 MixedCases(static_cast<std::uint32_t>(ranks + 70), 3 * kWhats, ranks, 256 * KiB), 256 * KiB);
+      }
+    }
+  }
+}
+
+// A slot holds whole vectors; the memory of users does not.
+TEST_F(DeviceNvls, LengthsAroundVectorsAndSlots) {
+  std::vector<Case> cases;
+  for (const auto type : {tuttiFloat16, tuttiInt32, tuttiFloat64}) {
+    for (const std::size_t bytes : {64, 4096, 64 * 1024, 3 * 64 * 1024}) {
+      for (const int beside : {-1, 0, 1}) {
+        const std::size_t count = bytes / tutti::SizeOf(type) + static_cast<std::size_t>(beside);
+        const auto seed = static_cast<std::uint32_t>(cases.size());
+        for (const auto what : {What::all_reduce, What::reduce_scatter, What::all_gather, What::broadcast}) {
+          cases.push_back({what, type, tuttiSum, count, 0, seed % 2 == 0, seed});
+        }
+      }
+    }
+  }
+  RunCases({4, "nvls", true, Switched({{"TUTTI_CHANNELS", "1"}})}, cases, 1024 * KiB);
+}
+
+TEST_F(DeviceNvls, CountsWrap) {
+  for (const char* from : {"4294967290", "2147483640"}) {
+    RunCases({4, "nvls", true, Switched({{"TUTTI_COUNT_FROM", from}, {"TUTTI_CHUNK", "512"}})},
+             MixedCases(75, 2 * kWhats, 4, 64 * KiB), 64 * KiB);
+  }
+}
+
+// Without a switch the algorithm is impossible, and a call takes another one.
+TEST_F(DeviceNvls, IsNotUsedWhereThereIsNone) {
+  const Case sum{What::all_reduce, tuttiFloat32, tuttiSum, 5000, 0, false, 1};
+  EXPECT_NE(AlgorithmOf(sum, Switched({{"TUTTI_NVLS", "0"}})), "nvls");
+  EXPECT_NE(AlgorithmOf(sum, Switched({{"TUTTI_GPU_P2P", "0"}})), "nvls");
+  EXPECT_NE(AlgorithmOf(sum, Switched({{"TUTTI_DETERMINISTIC", "1"}})), "nvls");
+  if (stand_in_) {
+    EXPECT_NE(AlgorithmOf(sum, {{"TUTTI_STANDIN_DEVICES", "4"}}), "nvls");
+  }
+  const Case most{What::all_reduce, tuttiFloat32, tuttiMax, 5000, 0, false, 1};
+  EXPECT_NE(AlgorithmOf(most, Switched()), "nvls");
+}
+
+}  // namespace
+}  // namespace tutti::testing
