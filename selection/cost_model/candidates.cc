@@ -29,7 +29,7 @@ constexpr std::array<schedule::ProtocolConfig, 7> kGpuConfigs = {{
     {ring::Protocol::bulk, 128 * KiB},
     {ring::Protocol::bulk, 512 * KiB},
 }};
-constexpr std::array kGpuChannels = {1, 4, 12, kMostGpuChannels, 48, kMostChannelsOfOneGpu};
+constexpr std::array kGpuChannels = {1, 4, 12, 24, kMostGpuChannels, 48, kMostChannelsOfOneGpu};
 // A pipeline of more chunks than this is in its steady state: smaller chunks only cost more steps.
 constexpr std::size_t kMostChunks = 256;
 // The most pieces in which a short-message protocol carries a longer message; beyond that, bulk is better everywhere.

@@ -47,8 +47,10 @@ struct Forced {
 // where it is impossible. Throws tuttiInvalidArgument if a word is unknown or a pair is impossible on `nranks`.
 void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced);
 
-// The most that NCCL takes on a DGX A100 or H100 (tools/simulator/published.cc): each costs the GPU a thread block.
-inline constexpr int kMostGpuChannels = 24;
+// Each costs the GPU a thread block for each lane. 24 fill the links of a DGX A100 or H100, and NCCL takes no more there
+// (selection/simulator/testdata/systems.csv). A ring on B200, whose links are twice as fast, gains a fifth from 32
+// (simulated, 1 GiB).
+inline constexpr int kMostGpuChannels = 32;
 // Where all ranks are on one GPU, its memory is the bound, not a link. Computed, not measured: at 0.7 us a load and 32
 // KiB in flight per block, about a hundred blocks fill an H200's 4.8 TB/s.
 inline constexpr int kMostChannelsOfOneGpu = 96;

@@ -79,7 +79,7 @@ inline constexpr int kCuCaptureModeRelaxed = 2;  // CUstreamCaptureMode
 inline constexpr unsigned kCuSetCaptureDependencies = 1;
 // CUmemAllocationType, CUmemAllocationHandleType, CUmemLocationType, CUmemAccess_flags, CUmulticastGranularity_flags
 inline constexpr int kCuPinnedMemory = 1, kCuFileDescriptor = 1, kCuOnDevice = 1, kCuReadWrite = 3;
-inline constexpr int kCuRecommendedGranularity = 1;
+inline constexpr int kCuLeastGranularity = 0;
 
 struct CudaDriver {
   CuResult (*cuInit)(unsigned flags);

@@ -75,13 +75,14 @@ class TeamMemory::Object {
   CuMemory handle_;
 };
 
-TeamMemory::TeamMemory(const CudaDevice& device, std::size_t bytes) : device_(device), bytes_(bytes) {
+TeamMemory::TeamMemory(const CudaDevice& device, std::size_t granularity, std::size_t bytes)
+    : device_(device), granularity_(granularity), bytes_(bytes) {
   device.driver().Check(device.driver().cuDeviceGet(&number_, device.ordinal()), "cuDeviceGet");
 }
 
 void TeamMemory::Map(CuMemory memory, Mapped& mapped) {
   const auto& driver = device_.driver();
-  driver.Check(driver.cuMemAddressReserve(&mapped.address, bytes_, 0, 0, 0), "cuMemAddressReserve");
+  driver.Check(driver.cuMemAddressReserve(&mapped.address, bytes_, granularity_, 0, 0), "cuMemAddressReserve");
   driver.Check(driver.cuMemMap(mapped.address, bytes_, 0, memory, 0), "cuMemMap");
   mapped.mapped = true;
   const CuAccess access{{kCuOnDevice, device_.ordinal()}, kCuReadWrite};
@@ -112,9 +113,9 @@ std::unique_ptr<TeamMemory> TeamMemory::Make(const CudaDevice& device, const shm
     const CurrentDevice current(driver, device.context());
     auto properties = PropertiesOf(ranks, bytes);
     std::size_t granularity = 0;
-    driver.Check(driver.cuMulticastGetGranularity(&granularity, &properties, kCuRecommendedGranularity),
+    driver.Check(driver.cuMulticastGetGranularity(&granularity, &properties, kCuLeastGranularity),
                  "cuMulticastGetGranularity");
-    team.reset(new TeamMemory(device, RoundUp(bytes, granularity)));
+    team.reset(new TeamMemory(device, granularity, RoundUp(bytes, granularity)));
     if (!makes) {
       // Every rank must give a descriptor; only the first rank's means something.
       shared = shm::FileDescriptor(memfd_create("tutti-none", MFD_CLOEXEC));

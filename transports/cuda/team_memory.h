@@ -39,13 +39,13 @@ class TeamMemory {
     bool mapped = false;
   };
 
-  TeamMemory(const CudaDevice& device, std::size_t bytes);
+  TeamMemory(const CudaDevice& device, std::size_t granularity, std::size_t bytes);
   void Map(CuMemory memory, Mapped& mapped);
   void Unmap(const Mapped& mapped);
 
   const CudaDevice& device_;
   CuDevice number_ = 0;
-  std::size_t bytes_;
+  std::size_t granularity_, bytes_;
   std::shared_ptr<Object> object_;
   CuMemory memory_ = 0;
   bool bound_ = false;
