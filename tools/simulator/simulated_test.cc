@@ -75,8 +75,8 @@ TEST(Candidates, ArePricedLikeTheyAreSimulated) {
           const double us =
               tools::Run(target.machine, {collective, algorithm, bytes, channels, config}, NodesStandIn::never)
                   .result.duration_us;
-          EXPECT_GT(priced.us, 0.45 * us) << schedule::NameOf(collective) << ' ' << tuner::ToString(priced.candidate)
-                                         << ' ' << bytes;
+          EXPECT_GT(priced.us, 0.45 * us)
+              << schedule::NameOf(collective) << ' ' << tuner::ToString(priced.candidate) << ' ' << bytes;
           EXPECT_LT(priced.us, 1.3 * us) << schedule::NameOf(collective) << ' ' << tuner::ToString(priced.candidate)
                                          << ' ' << bytes;
         }
