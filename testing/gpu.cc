@@ -121,14 +121,14 @@ std::size_t Gpu::NodesBefore(tuttiStream_t stream) const {
 
 void Gpu::LaunchGraph(void* graph, tuttiStream_t stream) const { Call("cuGraphLaunch", graph, stream); }
 
-void Gpu::Launch(const void* image, const char* kernel, unsigned blocks, unsigned threads, void* parameter,
-                 tuttiStream_t stream) const {
+int Gpu::Launch(const void* image, const char* kernel, unsigned blocks, unsigned threads, void* parameter,
+                tuttiStream_t stream) const {
   void *module = nullptr, *function = nullptr;
   Call("cuModuleLoadData", &module, image);
   Call("cuModuleGetFunction", &function, module, kernel);
   constexpr unsigned kNoSharedMemory = 0;
-  Call("cuLaunchKernel", function, blocks, 1U, 1U, threads, 1U, 1U, kNoSharedMemory, stream, &parameter,
-       static_cast<void**>(nullptr));
+  return Try("cuLaunchKernel", function, blocks, 1U, 1U, threads, 1U, 1U, kNoSharedMemory, stream, &parameter,
+             static_cast<void**>(nullptr));
 }
 
 std::uint64_t Gpu::Waits() {

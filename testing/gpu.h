@@ -49,9 +49,10 @@ class Gpu {
   void LaunchGraph(void* graph, tuttiStream_t stream) const;
   // In stream order.
   void CopyAsync(std::byte* to, const std::byte* from, std::size_t bytes, tuttiStream_t stream) const;
-  // Loads the module, and launches its kernel with one struct as its parameter.
-  void Launch(const void* image, const char* kernel, unsigned blocks, unsigned threads, void* parameter,
-              tuttiStream_t stream) const;
+  // Loads the module, and launches its kernel with one struct as its parameter. Returns the driver's code for the launch:
+  // a kernel that faults at once may spoil it.
+  int Launch(const void* image, const char* kernel, unsigned blocks, unsigned threads, void* parameter,
+             tuttiStream_t stream) const;
   // How many of this process's calls have waited for work of the stand-in, which alone counts them.
   static std::uint64_t Waits();
   // Makes later work in `to` wait for the present work in `from`.

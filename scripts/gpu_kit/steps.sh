@@ -47,7 +47,7 @@ steps_of_correct() {
   tested processes 120 "$processes/2_*:$processes/3_*chosen:$processes/4_*two_shot" "$processes/2_ranks_direct"
   tested no_peer_access 90 "$threads/2_*:$threads/4_*chosen:$processes/2_*chosen" "$threads/2_ranks_direct" TUTTI_GPU_P2P=0
   tested virtual_hosts 90 "$threads/2_*:$threads/4_*chosen:$processes/2_*chosen" "$threads/2_ranks_direct" TUTTI_VIRTUAL_HOSTS=2
-  tested protocols 120 'Device.Forced*:Device.Without*:DeviceLines.*' Device.WithoutPeerAccess
+  tested protocols 120 'Device.Forced*:Device.Without*:DeviceLines.*:DeviceNvls.*' Device.WithoutPeerAccess
   tested counters 120 'Device.CountsWrap' 'Device.NewShapesDoNotWait'
   tested tensors 90 '*/DeviceTensors.OfThreads/2*:Device.Tensor*' '*/DeviceTensors.OfThreads/2_ranks_direct'
   tested eight 120 "$threads/8_*chosen:$threads/8_*ring:$threads/8_*double*:$processes/8_*chosen" "$threads/2_ranks_ring"

@@ -7,12 +7,6 @@
 #include "net/auth/dial.h"
 
 namespace tutti::bootstrap {
-namespace {
-
-// After its deadline, a member waits this long for the hub to name the missing ranks.
-constexpr Deadline::Milliseconds kLastAnswer{80};
-
-}  // namespace
 
 ControlPlane::ControlPlane(int rank, std::vector<Process> roster)
     : rank_(rank), roster_(std::move(roster)), owner_(getpid()) {}

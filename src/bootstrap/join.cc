@@ -19,9 +19,6 @@
 namespace tutti::bootstrap {
 namespace {
 
-// After its deadline, a rank waits this long for the rendezvous to name the missing ranks.
-constexpr Deadline::Milliseconds kLastAnswer{80};
-
 // Where ranks listen for each other. Ranks that meet on loopback are all on this machine and need no other network,
 // unless a machine's name means loopback only to that machine itself.
 std::vector<net::SocketAddress> PlacesToListen(const JoinTicket& ticket, const Settings& settings) {

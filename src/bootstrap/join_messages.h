@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "net/auth/handshake.h"
 #include "net/socket.h"
 #include "tutti/tutti.h"
@@ -44,6 +45,9 @@ struct JoinRequest {
 struct TimeoutQuery {
   friend bool operator==(const TimeoutQuery&, const TimeoutQuery&) = default;
 };
+// The rank then waits this long for the answer. The thread that gives it may have to wait for a core: 80 ms were once too
+// few on a machine of two cores that ran three tests.
+inline constexpr Deadline::Milliseconds kLastAnswer{500};
 // From the rendezvous to a rank: every rank has arrived, or the reason why joining fails.
 struct Verdict {
   tuttiResult_t code = tuttiSuccess;

@@ -47,7 +47,7 @@ TEST(DeviceLitmus, NothingIsTornLostOrSeenTooEarly) {
           for (const bool wide : {false, true}) {
             std::memset(static_cast<void*>(memory), 0, sizeof *memory);
             LitmusLaunch launch{memory->slots, memory->readers, &memory->wrong, &memory->stop, rounds, wire, wide};
-            gpu.Launch(image.data(), kLitmusName, 1 + kLitmusReaders, kLitmusThreads, &launch, stream);
+            EXPECT_EQ(gpu.Launch(image.data(), kLitmusName, 1 + kLitmusReaders, kLitmusThreads, &launch, stream), 0);
             ASSERT_TRUE(Ok(gpu.Synchronize(stream)));
             EXPECT_EQ(memory->wrong, 0u) << name << (wide ? ", wide" : "");
             for (const auto& reader : memory->readers) {
