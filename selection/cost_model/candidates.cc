@@ -230,9 +230,9 @@ std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Tu
     return "does not support ranks that share no process and GPU";
   }
   if (algorithm == tuttiAlgorithmNvls) {
-    if (!tuning.in_switch) return "needs GPUs that are joined by a switch that adds (NVLink SHARP)";
+    if (!tuning.in_switch) return "does not support ranks without a switch that adds between their GPUs (NVLink SHARP)";
     if (tuning.where.nodes() > 1 && kind.collective != schedule::Collective::all_reduce) {
-      return "needs all ranks at one switch";
+      return "does not support ranks at several switches";
     }
   }
   const bool lane_for_each_rank =

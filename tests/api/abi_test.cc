@@ -30,14 +30,14 @@ TEST(Abi, LayoutOfTheCounters) {
   EXPECT_EQ(offsetof(tuttiCounters_t, size), 0u);
   EXPECT_EQ(offsetof(tuttiCounters_t, operations), 8u);
   EXPECT_EQ(offsetof(tuttiCounters_t, operationsByAlgorithm), 16u);
-  EXPECT_EQ(offsetof(tuttiCounters_t, bytesSent), 144u);
-  EXPECT_EQ(offsetof(tuttiCounters_t, bytesReceived), 2192u);
-  EXPECT_EQ(offsetof(tuttiCounters_t, waitSpins), 4240u);
-  EXPECT_EQ(offsetof(tuttiCounters_t, waitYields), 4248u);
-  EXPECT_EQ(offsetof(tuttiCounters_t, waitSleeps), 4256u);
-  EXPECT_EQ(offsetof(tuttiCounters_t, waitLate), 4264u);
-  EXPECT_EQ(offsetof(tuttiCounters_t, waitLostSlices), 4272u);
-  EXPECT_EQ(sizeof(tuttiCounters_t), 4280u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, bytesSent), 272u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, bytesReceived), 4368u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, waitSpins), 8464u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, waitYields), 8472u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, waitSleeps), 8480u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, waitLate), 8488u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, waitLostSlices), 8496u);
+  EXPECT_EQ(sizeof(tuttiCounters_t), 8504u);
 }
 
 TEST(Abi, SizesOfTheRest) {

@@ -156,7 +156,7 @@ TEST_F(Device, GraphsBetweenCalls) {
   if (!stand_in_) return;
   const Environment switched = {{"TUTTI_STANDIN_DEVICES", "4"},
                                 {"TUTTI_STANDIN_MULTICAST", "1"},
-                                {"TUTTI_TOPO_FILE", "topology/testdata/dgxh100.xml"},
+                                {"TUTTI_TOPO_FILE", TUTTI_SOURCE_DIR "/topology/testdata/dgxh100.xml"},
                                 {"TUTTI_ALGO", "nvls"}};
   RunRanks(4, [](Rank& self) { GraphBetweenCalls(self, 31).Run(); }, {.environment = switched});
 }

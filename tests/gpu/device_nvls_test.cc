@@ -27,7 +27,7 @@ class DeviceNvls : public Device {
     if (!stand_in_) return more;
     more.insert(more.end(), {{"TUTTI_STANDIN_DEVICES", "4"},
                              {"TUTTI_STANDIN_MULTICAST", "1"},
-                             {"TUTTI_TOPO_FILE", "topology/testdata/dgxh100.xml"}});
+                             {"TUTTI_TOPO_FILE", TUTTI_SOURCE_DIR "/topology/testdata/dgxh100.xml"}});
     return more;
   }
   // The algorithm of the call.
