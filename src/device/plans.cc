@@ -65,16 +65,16 @@ constexpr std::size_t kMessageChunk = std::size_t{128} << 10;
 
 // What an NVSwitch adds with the library's other guarantees: PTX has no products, and its extremes of floats lose NaN.
 bool AddsInSwitch(tuttiDataType_t type, tuttiRedOp_t op) {
-  if (op != tuttiSum && op != tuttiAvg) return false;
   switch (type) {
     case tuttiInt32:
     case tuttiUint32:
     case tuttiInt64:
     case tuttiUint64:
-    case tuttiFloat16:
-    case tuttiBfloat16:
     case tuttiFloat32:
-    case tuttiFloat64: return true;
+    case tuttiFloat64: return op == tuttiSum || op == tuttiAvg;
+    // Its sum may overflow where the average does not (in_switch.h).
+    case tuttiFloat16:
+    case tuttiBfloat16: return op == tuttiSum;
     default: return false;
   }
 }

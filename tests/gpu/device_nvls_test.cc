@@ -126,6 +126,9 @@ TEST_F(DeviceNvls, IsNotUsedWhereThereIsNone) {
   if (stand_in_) {
     EXPECT_NE(AlgorithmOf(sum, {{"TUTTI_STANDIN_DEVICES", "4"}}), "nvls");
   }
+  // Its sum may overflow where the average does not.
+  const Case average{What::all_reduce, tuttiFloat16, tuttiAvg, 5000, 0, false, 1};
+  EXPECT_NE(AlgorithmOf(average, Switched()), "nvls");
   const Case most{What::all_reduce, tuttiFloat32, tuttiMax, 5000, 0, false, 1};
   EXPECT_NE(AlgorithmOf(most, Switched()), "nvls");
 }

@@ -76,17 +76,20 @@ TUTTI_DEVICE Vector Averaged(const Vector& sum, std::int32_t divisor) {
   return result;
 }
 
-// Signed and unsigned integers have the same sums, but not the same quotients.
+// Signed and unsigned integers have the same sums, but not the same quotients. 16-bit floats have no averages here,
+// because the switch rounds the sum, which may overflow where the average does not.
 template <typename Codec>
 TUTTI_DEVICE_CALL void AddInSwitch(const Move& move, bool aligned) {
   using Summed = typename SignlessOf<Codec>::Type;
   const std::byte* const from = move.sources[0];
-  if (move.divisor > 1) {
-    ForEachVector(move, aligned,
-                  [&](std::uint32_t byte) { return Averaged<Codec>(LoadSum<Summed>(from + byte), move.divisor); });
-  } else {
-    ForEachVector(move, aligned, [&](std::uint32_t byte) { return LoadSum<Summed>(from + byte); });
+  if constexpr (sizeof(typename Codec::Memory) >= sizeof(float)) {
+    if (move.divisor > 1) {
+      return ForEachVector(move, aligned, [&](std::uint32_t byte) {
+        return Averaged<Codec>(LoadSum<Summed>(from + byte), move.divisor);
+      });
+    }
   }
+  ForEachVector(move, aligned, [&](std::uint32_t byte) { return LoadSum<Summed>(from + byte); });
 }
 
 TUTTI_DEVICE_CALL void CopyInSwitch(const Move& move, bool aligned) {
