@@ -76,6 +76,21 @@ inline void RunCases(const Surroundings& around, const std::vector<Case>& cases,
       options);
 }
 
+// Makes an all-reduce of `elements` while another rank makes one of another length. The call or its kernel fails, and the
+// next call names both counts.
+inline void ExpectMismatch(DeviceRank& rank, std::size_t elements, std::size_t count, std::size_t other_count) {
+  const auto result = tuttiAllReduce(rank.arena().send(), rank.arena().receive(), elements, tuttiFloat, tuttiSum,
+                                     rank.comm(), rank.stream());
+  // A program that waits and then asks once gets the error, even if kernels stop before any thread knows why.
+  EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream()))) << "the kernel has ended";
+  tuttiResult_t told = tuttiSuccess;
+  EXPECT_TRUE(Ok(tuttiCommGetAsyncError(rank.comm(), &told)));
+  EXPECT_EQ(result == tuttiSuccess ? told : result, tuttiInvalidUsage);
+  // Any further call reports it, too.
+  EXPECT_TRUE(Fails(tuttiBarrier(rank.comm(), rank.stream()), tuttiInvalidUsage,
+                    {"do not match", fmt::format("count={}", count), fmt::format("count={}", other_count)}));
+}
+
 // All-reduces of up to 40,003 elements, some in place.
 inline std::vector<Case> AllReducesOfEveryTypeAndOperator() {
   std::vector<Case> cases;

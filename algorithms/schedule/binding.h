@@ -36,7 +36,8 @@ class Binding {
 };
 
 // Memory whose content equals what the step puts into its slots, if a slot may refer to it instead: the only source of
-// a copy, or a block that the step itself writes. (A switch adds and multiplies data, not references.) Returns an index into its reads and then its writes; -1: none.
+// a copy, or a block that the step itself writes. (A switch adds and multiplies data, not references.) Returns an index
+// into its reads and then its writes; -1: none.
 int ReferableOf(const Step& step);
 // Operands whose data passes a memory that all ranks share. `refers`: the slots that the step fills refer to another
 // operand.

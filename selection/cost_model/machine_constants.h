@@ -54,7 +54,9 @@ struct GpuConstants {
 //     the slot is given back - by __threadfence_system and two block barriers: the best fit of ND A100 v4's 16 to
 //     256 MiB. inline: a vote of the warp on each line and no fence: NCCL's table has 1.9 us for such a hop where a
 //     line has 0.6.
-//   H100 (90). The same, shorter by the clock: 1.755 GHz to A100's 1.41 (data sheets).
+//   H100 (90). operation: A100's. step: such that a hop of a ring of 1 KiB takes the 0.83 us of link_constants.h.
+//     synchronisation: inline is NCCL's table, a hop of 1.9 us where a line has 0.6. bulk: a hop takes 7.3 us, A100's 9
+//     shortened by the clock (1.755 GHz to 1.41, data sheets); no H100 has been compared for this alone.
 //   B200 (100). As H100, but for the switch.
 //   in_switch: NCCL's tuner counts on 0.85 of the links on Hopper and 0.74 on Blackwell for NVLS.
 //   proxy: NCCL's table of network latencies: 5, 8.5 and 14 us a hop by its three protocols, less the card's own way

@@ -23,7 +23,7 @@ struct Name {
   int number;  // as in schedule::Way
   friend bool operator==(const Name&, const Name&) = default;
 };
-// Of the way of a sum, which no slot takes.
+// Name::number of the links that bring a sum to its reader. No slot has it.
 constexpr int kSumWay = schedule::kMulticasts - 1;
 
 struct NameHash {

@@ -63,7 +63,7 @@ cost_model::Machine MachineFor(const DevicePlanContext& context, const topology:
 constexpr std::size_t kBytesPerMessageChannel = std::size_t{256} << 10;
 constexpr std::size_t kMessageChunk = std::size_t{128} << 10;
 
-// What an NVSwitch adds with the library's other guarantees: PTX has no products, and its extremes of floats lose NaN.
+// Whether an NVSwitch adds this as numerics.md promises. PTX has no products, and its minimum and maximum of floats drop NaN.
 bool AddsInSwitch(tuttiDataType_t type, tuttiRedOp_t op) {
   switch (type) {
     case tuttiInt32:

@@ -36,17 +36,7 @@ TEST_F(Device, CallsThatDoNotMatchAreNamed) {
           [&](Rank& self) {
             DeviceRank rank(self, 512 * KiB);
             ASSERT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 100, 0, false, 1}), "");
-            const auto elements = self.rank() == 0 ? count : count - 1;
-            const auto result = tuttiAllReduce(rank.arena().send(), rank.arena().receive(), elements, tuttiFloat,
-                                               tuttiSum, rank.comm(), rank.stream());
-            // A program that waits and then asks once gets the error, even if kernels stop before any thread knows why.
-            EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream()))) << "the kernel has ended";
-            tuttiResult_t told = tuttiSuccess;
-            EXPECT_TRUE(Ok(tuttiCommGetAsyncError(rank.comm(), &told)));
-            EXPECT_EQ(result == tuttiSuccess ? told : result, tuttiInvalidUsage);
-            // Any further call reports it, too.
-            EXPECT_TRUE(Fails(tuttiBarrier(rank.comm(), rank.stream()), tuttiInvalidUsage,
-                              {"do not match", fmt::format("count={}", count), fmt::format("count={}", count - 1)}));
+            ExpectMismatch(rank, self.rank() == 0 ? count : count - 1, count, count - 1);
           },
           {.threads = threads});
     }

@@ -103,15 +103,7 @@ TEST_F(DeviceNvls, CallsThatDoNotMatchAreNamed) {
              [&](Rank& self) {
                DeviceRank rank(self, 256 * KiB, "nvls");
                ASSERT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 5000, 0, false, 1}), "");
-               const std::size_t count = self.rank() == 2 ? 4999 : 5000;
-               const auto result = tuttiAllReduce(rank.arena().send(), rank.arena().receive(), count, tuttiFloat,
-                                                  tuttiSum, rank.comm(), rank.stream());
-               EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream()))) << "the kernel has ended";
-               tuttiResult_t told = tuttiSuccess;
-               EXPECT_TRUE(Ok(tuttiCommGetAsyncError(rank.comm(), &told)));
-               EXPECT_EQ(result == tuttiSuccess ? told : result, tuttiInvalidUsage);
-               EXPECT_TRUE(Fails(tuttiBarrier(rank.comm(), rank.stream()), tuttiInvalidUsage,
-                                 {"do not match", "count=5000", "count=4999"}));
+               ExpectMismatch(rank, self.rank() == 2 ? 4999 : 5000, 5000, 4999);
              },
              {.threads = threads, .environment = Switched()});
   }

@@ -91,9 +91,9 @@ inline constexpr std::array<double, 8> kPortSpeedsGbit = {1, 10, 25, 50, 100, 20
 // less launch and polling.)
 inline constexpr double kNvlinkLatency = 0.6;
 inline constexpr double kNvlinkToSwitchLatency = 0.35;
-// Since Hopper. A whole hop of a ring of 8 bytes, the step and two legs, takes 0.58 us: 12.9 us for 14 hops and a launch
-// (awsome-distributed-training, nccl-tests on a p5.48xlarge; machine_constants.h has the launch). How much of that is a
-// leg is a guess.
+// Since Hopper. A whole hop of a ring, the step and two legs, takes 0.58 us for 8 bytes and 0.83 us for 1 KiB: 12.9 and
+// 16.4 us for 14 hops and a launch (nccl-tests of eight H100, awsome-distributed-training; machine_constants.h has the
+// launch). How much of that is a leg is a guess.
 inline constexpr double kNvlink4ToSwitchLatency = 0.2;
 inline constexpr int kNvlink4Sm = 90;
 // A posted write between two devices of one switch takes about 1 us (gdrcopy, p2pBandwidthLatencyTest), half of it per

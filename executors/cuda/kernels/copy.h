@@ -40,7 +40,7 @@ TUTTI_DEVICE Units CopyBody(const Move& move, const Alignment& alignment) {
 template <typename Layout>
 inline constexpr std::uint32_t kLinesInFlight = kInFlight<Layout> / 2;
 
-// Of a step whose slots are lines. False if told to stop.
+// Executes the copy of a step whose slots are lines. False if told to stop.
 template <typename Layout>
 TUTTI_DEVICE_CALL bool CopyLines(const Move& move) {
   constexpr std::uint32_t kMany = kLinesInFlight<Layout>;

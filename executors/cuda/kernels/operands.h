@@ -13,7 +13,7 @@ namespace tutti::cuda_kernels {
 struct Move {
   const std::byte* sources[kMoveSources];
   std::byte* destinations[kMoveDestinations];
-  // Of the slots whose packets or lines these are, counted from 1; 0: the operand is memory.
+  // The numbers of the slots that these packets or lines belong to, counted from 1; 0: the operand is memory.
   std::uint64_t source_numbers[kMoveSources];
   std::uint64_t destination_numbers[kMoveDestinations];
   std::byte* staging;               // for the strided operands of a reduction, kStagedBytes each

@@ -49,7 +49,7 @@ struct Table {
 class Object {
  public:
   Object(int file, std::size_t bytes, CUdevice device) : file_(file), bytes_(bytes), device_(device) {}
-  // Of a multicast object. Takes over `file`.
+  // Makes a multicast object. Takes over `file`.
   explicit Object(int file) : file_(file) {
     void* const pages = mmap(nullptr, sizeof(Table), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     Require(pages != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
@@ -93,7 +93,7 @@ int NewFile(std::size_t bytes) {
   Fail(CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-// What is mapped by the address of a multicast object.
+// The memory that each multicast address reaches.
 struct Mapped {
   std::mutex mutex;
   std::map<std::uintptr_t, std::vector<std::shared_ptr<Mapping>>> multicast;
@@ -220,7 +220,7 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
   });
 }
 
-// Of multicast objects only: nothing imports memory this way.
+// Imports multicast objects only: the library imports nothing else this way.
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shareable,
                                         CUmemAllocationHandleType type) {
   return Answer([&] {
