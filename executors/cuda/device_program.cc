@@ -52,9 +52,10 @@ std::size_t StridedOperands(const schedule::Step& step, const StridedSides& stri
                                   std::count_if(step.writes.begin(), step.writes.end(), is_strided));
 }
 
-// Appends tables to the image of one piece of device memory; Add() returns the offset of each.
+// Appends tables to the image of one piece of device memory.
 class Pieces {
  public:
+  // Returns its offset.
   template <typename T>
   std::size_t Add(const std::vector<T>& values) {
     const std::size_t at = RoundUp(bytes_.size(), cuda_kernels::kTableAlignment);
@@ -63,8 +64,9 @@ class Pieces {
     return at;
   }
   // Pads to the table alignment, so that whole-vector reads do not pass the end.
-  std::vector<std::byte>& Padded() {
-    bytes_.resize(RoundUp(bytes_.size(), cuda_kernels::kTableAlignment));
+  std::vector<std::byte>& Padded() { return PaddedTo(RoundUp(bytes_.size(), cuda_kernels::kTableAlignment)); }
+  std::vector<std::byte>& PaddedTo(std::size_t bytes) {
+    bytes_.resize(bytes);
     return bytes_;
   }
 
@@ -131,21 +133,32 @@ struct DeviceProgram::Image {
     lanes.resize(1);
   }
 
-  // Writes the lane's table to `tables` and its location to the lane.
-  cuda_kernels::DeviceLane Write(BoundLane& bound, Pieces& tables) const {
-    cuda_kernels::DeviceLane& lane = bound.lane;
+  // The lane with its table, padded (DeviceLane).
+  static Pieces PiecesOf(const BoundLane& bound, const cuda_transport::DeviceFabric& fabric) {
+    cuda_kernels::DeviceLane lane = bound.lane;
+    std::vector<std::uint32_t> numbers = bound.fills;
+    numbers.insert(numbers.end(), bound.empties.begin(), bound.empties.end());
+    std::vector<std::uint32_t> first_readers;
+    for (const std::uint32_t fill : bound.fills) {
+      const auto readers = fabric.ReadersOf(fill);
+      first_readers.push_back(lane.readers);
+      for (std::uint32_t r = 0; r < readers.count; ++r) numbers.push_back(readers.first + r);
+      lane.readers += readers.count;
+    }
+    numbers.insert(numbers.end(), first_readers.begin(), first_readers.end());
     lane.steps = static_cast<std::uint32_t>(bound.steps.size());
     lane.operands = static_cast<std::uint32_t>(bound.operands.size());
     lane.afters = static_cast<std::uint32_t>(bound.afters.size());
     lane.fills = static_cast<std::uint32_t>(bound.fills.size());
     lane.empties = static_cast<std::uint32_t>(bound.empties.size());
-    lane.table = static_cast<std::uint32_t>(tables.Add(bound.steps));
-    tables.Add(bound.operands);
-    tables.Add(bound.afters);
-    std::vector<std::uint32_t> ends = bound.fills;
-    ends.insert(ends.end(), bound.empties.begin(), bound.empties.end());
-    tables.Add(ends);
-    return lane;
+    Pieces pieces;
+    pieces.Add(std::vector(1, lane));
+    pieces.Add(bound.steps);
+    pieces.Add(bound.operands);
+    pieces.Add(bound.afters);
+    pieces.Add(numbers);
+    pieces.Padded();
+    return pieces;
   }
 };
 
@@ -178,21 +191,20 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
   if (schedule_.one_launch) image.JoinLanes();
   threads_ = ThreadsFor(config_, strided, (image.longest_chunk + blocks_of_a_lane_ - 1) / blocks_of_a_lane_);
 
-  Pieces tables;
-  std::vector<cuda_kernels::DeviceLane> lanes;
-  for (BoundLane& bound : image.lanes) lanes.push_back(image.Write(bound, tables));
+  std::vector<Pieces> lanes;
+  std::size_t lane_bytes = 0;
+  for (const BoundLane& bound : image.lanes) {
+    lanes.push_back(Image::PiecesOf(bound, fabric));
+    lane_bytes = std::max(lane_bytes, lanes.back().Padded().size());
+  }
   Pieces pieces;
   cuda_kernels::DevicePlan plan{};
   pieces.Add(std::vector(1, plan));
-  static_assert(sizeof(cuda_kernels::DevicePlan) % cuda_kernels::kTableAlignment == 0,
-                "the lanes lie right behind the plan");
-  pieces.Add(lanes);
-  const auto tables_at = pieces.Add(tables.Padded());
-  if (schedule_.one_launch) {
-    peer_plan_vectors_ = static_cast<std::uint16_t>(pieces.Padded().size() / cuda_kernels::kVectorBytes);
-    if (tables_at != cuda_kernels::kPeerStepsAt || peer_plan_vectors_ > cuda_kernels::kPeerPlanVectors) {
-      Throw(tuttiInternalError, "a plan for one launch has {} vectors, or is not in a row", peer_plan_vectors_);
-    }
+  for (Pieces& lane : lanes) pieces.Add(lane.PaddedTo(lane_bytes));
+  lane_vectors_ = static_cast<std::uint32_t>(lane_bytes / cuda_kernels::kVectorBytes);
+  const std::size_t vectors = pieces.Padded().size() / cuda_kernels::kVectorBytes;
+  if (schedule_.one_launch && vectors > cuda_kernels::kPeerPlanVectors) {
+    Throw(tuttiInternalError, "a plan for one launch has {} vectors", vectors);
   }
   std::vector<schedule::Strided> sides;
   for (const schedule::Strided* const side : {strided.input, strided.output}) {
@@ -205,7 +217,6 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
       pieces.Padded().size(), scratch, staging);
   memory_ = arena.Allocate(pieces.Padded().size());
 
-  plan.tables = memory_ + tables_at;
   plan.scratch = scratch > 0 ? arena.Allocate(scratch) : nullptr;
   plan.staged = image.staged;
   plan.staging = staging > 0 ? arena.Allocate(staging) : nullptr;

@@ -44,8 +44,8 @@ class DeviceProgram {
   std::uint32_t lanes() const { return lanes_; }
   // Thread blocks that run it.
   std::uint32_t blocks() const { return lanes_ * blocks_of_a_lane_; }
-  // DeviceWork::peer_plan_vectors.
-  std::uint16_t peer_plan_vectors() const { return peer_plan_vectors_; }
+  // DeviceWork::lane_vectors.
+  std::uint32_t lane_vectors() const { return lane_vectors_; }
   // Threads that a block needs for the data of a chunk.
   std::uint32_t threads() const { return threads_; }
   // Payload that one operation moves between this rank and others.
@@ -79,7 +79,7 @@ class DeviceProgram {
   std::byte* memory_ = nullptr;  // of the arena
   std::uint32_t lanes_ = 0;
   std::uint32_t threads_ = 0;
-  std::uint16_t peer_plan_vectors_ = 0;
+  std::uint32_t lane_vectors_ = 0;
   Traffic on_host_, by_network_;
   std::vector<int> network_peers_;
 };

@@ -183,6 +183,7 @@ void DeviceContext::MakeState(std::uint64_t count_from) {
   cuda_kernels::DeviceRank state{};
   state.fills = fabric_->fills();
   state.empties = fabric_->empties();
+  state.readers = fabric_->readers();
   state.queues = reinterpret_cast<cuda_kernels::DeviceQueue*>(state_.data() + layout.queues_at);
   state.windows = windows_->table();
   state.abort = abort_;
@@ -320,7 +321,8 @@ cuda_kernels::DeviceWork DeviceContext::WorkOf(const plan::Operation& operation,
     work.output = barrier_.data() + kBarrierPart;
   }
   work.scaled = operation.scaled;
-  work.peer_plan_vectors = plan.program.peer_plan_vectors();
+  work.one_launch = plan.program.schedule().one_launch;
+  work.lane_vectors = plan.program.lane_vectors();
   const void* const source = operation.scalar_source;
   host_kernels::Scalar scalar = operation.scalar;
   if (source != nullptr && memory::DeviceReads(*device_, source)) {

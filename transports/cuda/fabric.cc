@@ -313,15 +313,16 @@ void DeviceFabric::MakeEnds(std::uint32_t count_from) {
 
   AddTeamEnds(ends, count_from);
   fills_at_ = empties.size() * sizeof(DeviceEmptyEnd);
-  const std::size_t readers_at = fills_at_ + fills.size() * sizeof(DeviceFillEnd);
-  std::vector<std::byte> image(readers_at + readers.size() * sizeof(DeviceReader));
+  readers_at_ = fills_at_ + fills.size() * sizeof(DeviceFillEnd);
+  std::vector<std::byte> image(readers_at_ + readers.size() * sizeof(DeviceReader));
   ends_ = CudaMemory::OnDevice(device_.driver(), device_.context(), image.size());
   for (std::size_t f = 0; f < fills.size(); ++f) {
-    fills[f].readers = reinterpret_cast<const DeviceReader*>(ends_.data() + readers_at) + first[f];
+    readers_of_.push_back({static_cast<std::uint32_t>(first[f]), fills[f].reader_count});
+    fills[f].readers = this->readers() + first[f];
   }
   std::memcpy(image.data(), empties.data(), fills_at_);
-  std::memcpy(image.data() + fills_at_, fills.data(), readers_at - fills_at_);
-  std::memcpy(image.data() + readers_at, readers.data(), image.size() - readers_at);
+  std::memcpy(image.data() + fills_at_, fills.data(), readers_at_ - fills_at_);
+  std::memcpy(image.data() + readers_at_, readers.data(), image.size() - readers_at_);
   SideStream(device_.driver(), device_.context()).Copy(ends_.data(), image.data(), image.size());
 }
 

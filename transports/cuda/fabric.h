@@ -58,6 +58,12 @@ class DeviceFabric {
   // This rank's ends, in its GPU's memory, and indices into them: of `peer`'s rings and posts, and of this rank's post.
   DeviceFillEnd* fills() const { return reinterpret_cast<DeviceFillEnd*>(ends_.data() + fills_at_); }
   DeviceEmptyEnd* empties() const { return reinterpret_cast<DeviceEmptyEnd*>(ends_.data()); }
+  const DeviceReader* readers() const { return reinterpret_cast<const DeviceReader*>(ends_.data() + readers_at_); }
+  // Those of a fill end, among readers().
+  struct ReaderRange {
+    std::uint32_t first, count;
+  };
+  ReaderRange ReadersOf(std::uint32_t fill) const { return readers_of_[fill]; }
   std::uint32_t To(int channel, ring::Protocol protocol, int peer) const { return FillIndex(channel, protocol, peer); }
   std::uint32_t Post(int channel, ring::Protocol protocol) const { return FillIndex(channel, protocol, nranks_); }
   std::uint32_t From(int channel, ring::Protocol protocol, int peer) const {
@@ -118,7 +124,8 @@ class DeviceFabric {
   std::unique_ptr<TeamMemory> team_;
   std::shared_ptr<CudaMemory> memory_;
   CudaMemory ends_;
-  std::size_t fills_at_ = 0;
+  std::size_t fills_at_ = 0, readers_at_ = 0;
+  std::vector<ReaderRange> readers_of_;  // by fill end
   std::vector<Peer> peers_;
   std::vector<std::vector<bool>> reach_;  // [from][to], symmetric; true also between hosts, which do not meet at all
   std::vector<int> fused_;

@@ -67,10 +67,10 @@ struct alignas(kTableAlignment) DeviceAfter {
   std::uint32_t steps;  // of that lane
 };
 
-// A lane. Its table: steps, operands, afters, numbers of the rank's ends that it fills, numbers of those it empties.
-struct DeviceLane {
-  std::uint32_t table;  // byte offset in the plan's tables
-  std::uint32_t steps, operands, afters, fills, empties;
+// A lane. Its table lies right behind it: steps, operands, afters, numbers of the rank's ends that it fills, of those it
+// empties, and of the readers of those it fills; then, for each end that it fills, which of these readers is its first.
+struct alignas(kTableAlignment) DeviceLane {
+  std::uint32_t steps, operands, afters, fills, empties, readers;
   std::uint32_t chunks;
   std::uint32_t channel;
   bool awaited;  // one of its steps is awaited
@@ -84,9 +84,9 @@ inline constexpr std::uint32_t kMoveDestinations = 80;
 // A strided operand of a reduction is moved in parts of so many bytes (staging.h); a multiple of a vector.
 inline constexpr std::uint32_t kStagedBytes = 16 * 1024;
 
-// The lanes follow the plan in memory, so that neither must be read to find the other.
+// The lanes follow the plan in memory, each with its table and all with the same length (DeviceWork::lane_vectors), so
+// that none of these must be read to find another.
 struct alignas(kTableAlignment) DevicePlan {
-  const std::byte* tables;
   std::byte* scratch;
   std::byte* staging;  // for each lane in turn: kStagedBytes for each of `staged` operands
   std::uint64_t staged;
@@ -104,11 +104,10 @@ struct alignas(kTableAlignment) DevicePlan {
   bool whole_scratch;
 };
 
-// A plan whose steps name other ranks' buffers (peer_memory.h) has one lane, and all of it in a row: plan, lane, steps,
-// operands. The thread blocks divide themselves among the steps: block b takes part in step b modulo their number.
+// A plan whose steps name other ranks' buffers (peer_memory.h) has one lane. The thread blocks divide themselves among
+// its steps: block b takes part in step b modulo their number.
 inline constexpr std::uint32_t kMostLaunchedTogether = 64;  // ranks
-inline constexpr std::size_t kPeerStepsAt =
-    sizeof(DevicePlan) + (sizeof(DeviceLane) + kTableAlignment - 1) / kTableAlignment * kTableAlignment;
+inline constexpr std::size_t kPeerStepsAt = sizeof(DevicePlan) + sizeof(DeviceLane);
 // One step with an operand of each rank's input and output, or one step of two operands for each rank.
 inline constexpr std::uint32_t kPeerPlanVectors =
     (kPeerStepsAt + kMostLaunchedTogether * (sizeof(DeviceStep) + 2 * sizeof(DeviceOperand))) / kTableAlignment;
@@ -158,6 +157,7 @@ inline constexpr std::uint32_t kDeviceWindows = 256;  // rows of a rank's table,
 struct DeviceRank {
   cuda_transport::DeviceFillEnd* fills;
   cuda_transport::DeviceEmptyEnd* empties;
+  const cuda_transport::DeviceReader* readers;  // of all fill ends
   DeviceQueue* queues;          // collectives, sends by peer, receives by peer
   const DeviceWindow* windows;  // by window * nranks + rank; 0 bytes where there is none
   const std::uint32_t* abort;   // pinned: the host wants kernels to stop
@@ -182,7 +182,8 @@ struct DeviceWork {
   std::uint16_t input_window, output_window;
   std::uint8_t input_kind, output_kind;  // SlotKind
   bool scaled;
-  std::uint16_t peer_plan_vectors;  // of a plan whose steps name other ranks' buffers; 0: of other plans
+  bool one_launch;             // its steps name other ranks' buffers
+  std::uint32_t lane_vectors;  // of each of the plan's lanes with its table
 };
 
 // The collectives of a launch come first, in the order of the ranks.

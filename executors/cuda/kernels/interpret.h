@@ -37,11 +37,11 @@ struct BlockState {
 class LaneRun {
  public:
   // Runs the `number`-th operation of the queue in this launch, counted from 1. REQUIRES: thread 0 has written
-  // shared.lane.work, whose plan this is.
-  TUTTI_DEVICE LaneRun(BlockState& shared, const DeviceWorkQueue& queue, const DevicePlan& plan, std::uint32_t lane,
+  // `work` to shared.lane.
+  TUTTI_DEVICE LaneRun(BlockState& shared, const DeviceWorkQueue& queue, const DeviceWork& work, std::uint32_t lane,
                        std::uint32_t number)
       : shared_(shared),
-        table_(shared.lane, queue, plan, lane, number),
+        table_(shared.lane, queue, work, lane, number),
         plan_(shared.lane.plan),
         work_(shared.lane.work),
         lane_(shared.lane.lane) {

@@ -1,7 +1,8 @@
 // Caches in shared memory what a lane reads repeatedly. An acquire discards the first-level cache, after which each
 // pointer on the way to a slot - step, operand, end, reader - would cost a trip to the second level, in every step. So
-// all of it is fetched when the lane begins, in four trips for any number of steps. A lane that is too long is read in
-// place.
+// all of it is fetched when the lane begins, in two trips for any number of steps: the plan with the lane, whose place
+// the launch knows; and the ends with their readers, whose numbers are in the lane's table. A lane that is too long is
+// read in place.
 //
 // Slot counts are kept here too, and written back when the lane is done. A stopped lane does not write them back,
 // because no operation follows it.
@@ -30,7 +31,6 @@ struct LaneCache {
   cuda_transport::DeviceFillEnd fills[kCachedFills];
   cuda_transport::DeviceEmptyEnd empties[kCachedEmpties];
   cuda_transport::DeviceReader readers[kCachedReaders];
-  std::uint32_t first_reader[kCachedFills];
   // The lane keeps these here and not in registers, because the loops that move data need the registers (docs/gpu.md).
   DeviceRank* rank;
   std::uint64_t* progress;  // of all lanes of the queue
@@ -48,9 +48,8 @@ struct LaneCache {
   bool one_process;
 };
 
-TUTTI_DEVICE const DeviceLane& LaneOf(const DevicePlan& plan, std::uint32_t lane) {
-  return reinterpret_cast<const DeviceLane*>(&plan + 1)[lane];
-}
+inline constexpr auto kLaneVectors = static_cast<std::uint32_t>(sizeof(DeviceLane) / kVectorBytes);
+inline constexpr auto kPlanVectors = static_cast<std::uint32_t>(sizeof(DevicePlan) / kVectorBytes);
 
 // A header of an end. Headers lie side by side, or each with its slot where a network is at the other end.
 template <typename Header>
@@ -81,12 +80,19 @@ class LaneTable {
 
   // Fills the cache, except `work`, for the queue's `number`-th operation of this launch, counted from 1. Contains all
   // barriers that it needs.
-  TUTTI_DEVICE LaneTable(LaneCache& cache, const DeviceWorkQueue& queue, const DevicePlan& plan, std::uint32_t index,
+  TUTTI_DEVICE LaneTable(LaneCache& cache, const DeviceWorkQueue& queue, const DeviceWork& work, std::uint32_t index,
                          std::uint32_t number)
       : cache_(cache) {
     DeviceRank& rank = *queue.rank;
+    const DevicePlan& plan = *work.plan;
+    const auto* const lane =
+        reinterpret_cast<const std::byte*>(&plan + 1) + std::size_t{index} * work.lane_vectors * kVectorBytes;
+    const std::byte* const table = lane + sizeof(DeviceLane);
+    const std::uint32_t behind = work.lane_vectors - kLaneVectors;
     // Loads come before the stores that wait for them, so that independent loads are in flight together.
-    Fetch plan_fetch(&plan, sizeof(DevicePlan) / kVectorBytes);
+    const Fetch plan_fetch(&plan, kPlanVectors);
+    const Fetch lane_fetch(lane, kLaneVectors);
+    const Fetch table_fetch(table, behind <= kCachedVectors ? behind : kCachedVectors);
     const std::uint64_t before = queue.queue->sequence;
     const std::uint64_t digest = ThreadIndex() == 0 ? DigestOf(cache, queue, plan, number) : 0;
     const DeviceWindow* const windows = rank.windows;
@@ -96,34 +102,16 @@ class LaneTable {
     const bool one_process = rank.one_process;
     const auto* const fills = reinterpret_cast<const Word*>(rank.fills);
     const auto* const empties = reinterpret_cast<const Word*>(rank.empties);
-    const DeviceLane lane = LaneOf(plan, index);
-    const std::byte* const table = plan.tables + lane.table;
-    const std::uint32_t* const numbers = Ends(lane, table);
-    const bool ends_cached = lane.fills <= kCachedFills && lane.empties <= kCachedEmpties;
-    const std::uint32_t ends = ends_cached ? lane.fills + lane.empties : 0;
-    const std::uint32_t own = ThreadIndex() < ends ? numbers[ThreadIndex()] : 0;
-    const auto bytes =
-        static_cast<std::uint32_t>(reinterpret_cast<const std::byte*>(numbers + lane.fills + lane.empties) - table);
-    const std::uint32_t vectors = (bytes + kVectorBytes - 1) / kVectorBytes;
-    const bool table_cached = vectors <= kCachedVectors;
-    Fetch table_fetch(table, table_cached ? vectors : 0);
+    const DeviceReader* const readers = rank.readers;
 
     plan_fetch.Store(&cache.plan);
+    lane_fetch.Store(&cache.lane);
     table_fetch.Store(cache.table);
-    TUTTI_ROLLED
-    for (std::uint32_t i = ThreadIndex(); i < ends; i += ThreadCount()) {
-      const std::uint32_t number = i == ThreadIndex() ? own : numbers[i];
-      FetchEnd(lane, i, i < lane.fills ? fills + number * kFillWords : empties + number * kEmptyWords);
-    }
     if (ThreadIndex() == 0) {
-      cache.lane = lane;
       cache.rank = &rank;
       cache.progress = queue.lanes;
-      cache.steps = table_cached ? reinterpret_cast<const std::byte*>(cache.table) : table;
       cache.sequence = before + number;
       cache.index = index;
-      cache.ends_cached = ends_cached;
-      cache.readers_cached = false;
       cache.before = before;
       cache.digest = digest;
       cache.windows = windows;
@@ -133,7 +121,8 @@ class LaneTable {
       cache.one_process = one_process;
     }
     Sync();
-    if (ends_cached && lane.fills > 0) FetchReaders();
+    FetchEnds(table, fills, empties, readers);
+    Sync();
   }
 
   TUTTI_DEVICE const DeviceStep& Step(std::uint32_t s) const {
@@ -192,13 +181,14 @@ class LaneTable {
 
  private:
   using Word = std::uint64_t;
+  using DeviceReader = cuda_transport::DeviceReader;
   static constexpr std::uint32_t kFillWords = sizeof(cuda_transport::DeviceFillEnd) / sizeof(Word);
   static constexpr std::uint32_t kEmptyWords = sizeof(cuda_transport::DeviceEmptyEnd) / sizeof(Word);
   static_assert(sizeof(cuda_transport::DeviceFillEnd) % sizeof(Word) == 0 &&
                 sizeof(cuda_transport::DeviceEmptyEnd) % sizeof(Word) == 0);
   static_assert(kFillWords <= kEmptyWords);
 
-  // A table: steps, operands, afters, numbers of fill ends, numbers of empty ends.
+  // The parts of a table (DeviceLane).
   TUTTI_DEVICE static const DeviceOperand* Operands(const DeviceLane& lane, const std::byte* table) {
     return reinterpret_cast<const DeviceOperand*>(table + lane.steps * sizeof(DeviceStep));
   }
@@ -207,6 +197,12 @@ class LaneTable {
   }
   TUTTI_DEVICE static const std::uint32_t* Ends(const DeviceLane& lane, const std::byte* table) {
     return reinterpret_cast<const std::uint32_t*>(Afters(lane, table) + lane.afters);
+  }
+  TUTTI_DEVICE static const std::uint32_t* Readers(const DeviceLane& lane, const std::byte* table) {
+    return Ends(lane, table) + lane.fills + lane.empties;
+  }
+  TUTTI_DEVICE static const std::uint32_t* FirstReaders(const DeviceLane& lane, const std::byte* table) {
+    return Readers(lane, table) + lane.readers;
   }
 
   // Copies vectors from memory to the cache: first one per thread, then the rest.
@@ -249,27 +245,39 @@ class LaneTable {
   TUTTI_DEVICE const schedule::Strided* CachedStrided(std::uint32_t side) const {
     return reinterpret_cast<const schedule::Strided*>(cache_.strided[side]);
   }
-  TUTTI_DEVICE void FetchReaders() {
-    std::uint32_t all = 0;
-    TUTTI_ROLLED
-    for (std::uint32_t f = 0; f < cache_.lane.fills; ++f) {
-      if (ThreadIndex() == 0) cache_.first_reader[f] = all;
-      all += cache_.fills[f].reader_count;
+
+  // The second trip: the ends, and their readers. The last threads fetch readers, so that a warp does not wait for ends
+  // first. `table`: of the lane, in memory.
+  TUTTI_DEVICE void FetchEnds(const std::byte* table, const Word* fills, const Word* empties,
+                              const DeviceReader* readers) const {
+    const DeviceLane& lane = cache_.lane;
+    const bool ends_cached = lane.fills <= kCachedFills && lane.empties <= kCachedEmpties;
+    const bool readers_cached = ends_cached && lane.readers <= kCachedReaders;
+    const auto* const last = reinterpret_cast<const std::byte*>(FirstReaders(lane, table) + lane.fills);
+    const bool table_cached = static_cast<std::size_t>(last - table) <= sizeof cache_.table;
+    const std::byte* const steps = table_cached ? reinterpret_cast<const std::byte*>(cache_.table) : table;
+    if (ThreadIndex() == 0) {
+      cache_.steps = steps;
+      cache_.ends_cached = ends_cached;
+      cache_.readers_cached = readers_cached;
     }
-    const bool cached = all <= kCachedReaders;
-    if (ThreadIndex() == 0) cache_.readers_cached = cached;
+    const std::uint32_t ends = ends_cached ? lane.fills + lane.empties : 0;
     TUTTI_ROLLED
-    for (std::uint32_t r = ThreadIndex(); r < all && cached; r += ThreadCount()) {
-      std::uint32_t f = 0, of_fill = r;
-      for (; of_fill >= cache_.fills[f].reader_count; ++f) of_fill -= cache_.fills[f].reader_count;
-      cache_.readers[r] = cache_.fills[f].readers[of_fill];
+    for (std::uint32_t i = ThreadIndex(); i < ends; i += ThreadCount()) {
+      const std::uint32_t number = Ends(lane, steps)[i];
+      FetchEnd(lane, i, i < lane.fills ? fills + number * kFillWords : empties + number * kEmptyWords);
     }
-    Sync();
+    const std::uint32_t cached = readers_cached ? lane.readers : 0;
+    TUTTI_ROLLED
+    for (std::uint32_t r = ThreadCount() - 1 - ThreadIndex(); r < cached; r += ThreadCount()) {
+      cache_.readers[r] = readers[Readers(lane, steps)[r]];
+    }
   }
 
   TUTTI_DEVICE Fill FillAt(std::uint32_t local, std::uint32_t index) const {
     cuda_transport::DeviceFillEnd& end = cache_.ends_cached ? cache_.fills[local] : cache_.rank->fills[index];
-    return {end, cache_.readers_cached ? cache_.readers + cache_.first_reader[local] : end.readers};
+    if (!cache_.readers_cached) return {end, end.readers};
+    return {end, cache_.readers + FirstReaders(cache_.lane, cache_.steps)[local]};
   }
 
   LaneCache& cache_;

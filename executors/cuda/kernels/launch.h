@@ -98,7 +98,7 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
   for (std::uint32_t w = 0; w < queue.works; ++w) {
     const DeviceWork work = EntryOf(launch.more_works, launch.works, queue.first_work + w);
     if (w == 0) {
-      if (work.peer_plan_vectors != 0) return RunPeerMemory(launch, queue, work, shared);
+      if (work.one_launch) return RunPeerMemory(launch, queue, work, shared);
       // The last thread reports, because the first ones have more to fetch. A rank whose earlier launch was stopped
       // reports nothing more: the operation at which it stopped is its last.
       tells = lane == 0 && ThreadIndex() == ThreadCount() - 1 && LoadRelaxed(&queue.rank->halted) == 0;
@@ -109,7 +109,7 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
     if (ThreadIndex() == 0) shared.lane.work = work;
     // A single work has as many lanes as there are blocks.
     if (queue.works == 1 || lane < plan.lane_count) {
-      LaneRun run(shared, queue, plan, lane, w + 1);
+      LaneRun run(shared, queue, work, lane, w + 1);
       if (tells) run.Tell(ticket);
       if (!run.Run()) return Leave(queue, false);
     } else {

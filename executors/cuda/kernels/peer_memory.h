@@ -52,7 +52,7 @@ TUTTI_DEVICE bool FetchPeers(const DeviceLaunch& launch, const DeviceWorkQueue& 
                              PeerState& peers) {
   // All addresses are in the parameters, so these loads are in flight together.
   const auto* const image = reinterpret_cast<const std::byte*>(work.plan);
-  const std::uint32_t vectors = work.peer_plan_vectors;
+  const std::uint32_t vectors = kPlanVectors + work.lane_vectors;
   Vector first{};
   if (ThreadIndex() < vectors) first = LoadGlobal<Vector>(image + ThreadIndex() * kVectorBytes);
   const std::uint64_t signature = work.plan->signature;
