@@ -227,6 +227,8 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError);
 TUTTI_API tuttiResult_t tuttiCommCount(const tuttiComm_t comm, int* count);
 TUTTI_API tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int* rank);
+/* hosts[r], for each rank: the number of its host. Hosts are numbered from 0, in the order of their first ranks. */
+TUTTI_API tuttiResult_t tuttiCommHosts(const tuttiComm_t comm, int* hosts);
 /* *device: the CUDA device of this rank, or TUTTI_DEVICE_NONE if comm takes host memory only. */
 TUTTI_API tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int* device);
 
@@ -414,7 +416,13 @@ TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle
 #define TUTTI_WIN_DEFAULT 0
 TUTTI_API tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size, tuttiWindow_t* win,
                                                 int winFlags);
+/* Local, when this rank's calls on the memory have ended. Other ranks may use their parts until they deregister, too; so
+ * this rank's memory is free when all have. */
 TUTTI_API tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_t win);
+/* *ptr: where this rank can read and write the byte at `offset` in peer's part of the window; NULL if it cannot,
+ * because peer is on another host. The program orders its accesses itself. Valid until the window is deregistered. */
+TUTTI_API tuttiResult_t tuttiCommWindowPointer(tuttiComm_t comm, tuttiWindow_t win, int peer, size_t offset,
+                                               void** ptr);
 
 /* ------------------------------------------------------------------------------------------------------ streams -- */
 

@@ -138,6 +138,20 @@ tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int* rank) {
   });
 }
 
+tuttiResult_t tuttiCommHosts(const tuttiComm_t comm, int* hosts) {
+  return launch::Guard(comm, [&] {
+    const launch::Asking asking(comm);
+    launch::CheckOutput("hosts", hosts);
+    const auto& host_of = launch::Made(asking.handle()).host_of();
+    std::vector<int> first_seen;  // the library's numbers, in the order of ranks
+    for (std::size_t r = 0; r < host_of.size(); ++r) {
+      const auto found = std::ranges::find(first_seen, host_of[r]);
+      hosts[r] = static_cast<int>(found - first_seen.begin());
+      if (found == first_seen.end()) first_seen.push_back(host_of[r]);
+    }
+  });
+}
+
 tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int* device) {
   return launch::Guard(comm, [&] {
     const launch::Asking asking(comm);

@@ -57,12 +57,32 @@ tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size,
 
 tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_t win) {
   return launch::Guard(comm, [&] {
-    const launch::Operating operating(comm);
-    auto& communicator = launch::Usable(operating.handle());
-    launch::ControlTurn turn(operating.handle().shared_from_this());
-    const auto taken = turn.Take();
+    const launch::Asking asking(comm);
+    auto& communicator = launch::Made(asking.handle());
     const std::lock_guard lock(communicator);
     communicator.DeregisterWindow(win);
+  });
+}
+
+tuttiResult_t tuttiCommWindowPointer(tuttiComm_t comm, tuttiWindow_t win, int peer, size_t offset, void** ptr) {
+  return launch::Guard(comm, [&] {
+    const launch::Asking asking(comm);
+    launch::CheckOutput("ptr", ptr);
+    auto& communicator = launch::Made(asking.handle());
+    if (peer < 0 || peer >= communicator.size()) {
+      Throw(tuttiInvalidArgument, "peer is {}; comm has ranks 0 to {}", peer, communicator.size() - 1);
+    }
+    const std::lock_guard lock(communicator);
+    const auto part = communicator.PartOf(win, peer);
+    if (part.empty()) {
+      *ptr = nullptr;
+      return;
+    }
+    if (offset >= part.size()) {
+      Throw(tuttiInvalidArgument, "offset is {}, but rank {}'s part of the window has {} bytes", offset, peer,
+            part.size());
+    }
+    *ptr = part.data() + offset;
   });
 }
 

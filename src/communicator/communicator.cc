@@ -57,6 +57,7 @@ void Communicator::SetUp(Deadline deadline) {
       std::max({cost_model::kFewestChannels, options_.settings.channels, agreement_.threads, programs_.connections()});
   // One more channel for messages between pairs, which are ordered separately.
   fabric_ = std::make_unique<shm::Fabric>(rank, hosts, channels + 1, options_.settings, MakeAllGather(), deadline);
+  windows_.emplace(*fabric_);
   const cost_model::Processors processors = init::ProcessorsOf(hosts, rank, agreement_);
   network_ = init::ConnectHosts(*fabric_, control_plane_->roster(), control_plane_->data_key(), options_.settings,
                                 processors.crowding, MakeAllGather());
@@ -103,8 +104,8 @@ void Communicator::SetUp(Deadline deadline) {
   if (!options_.settings.trace.empty())
     trace_ = std::make_unique<diagnostics::Trace>(options_.settings.trace, rank, options_.name);
   operations_ = std::make_unique<Operations>(
-      Operations::Parts{options_.settings, programs_, *fabric_, *failure_detector_, windows_, trace_.get()},
-      plan::PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels, network_.transport});
+      Operations::Parts{options_.settings, programs_, *fabric_, *failure_detector_, *windows_, trace_.get()},
+      plan::PlanContext{selector_.get(), &programs_, fabric_.get(), &*windows_, channels, network_.transport});
   // No rank begins before every rank's state can be watched.
   const auto joining = std::exchange(cancel_, Cancellation(cancelled_));
   try {

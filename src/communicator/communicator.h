@@ -52,6 +52,8 @@ class Communicator {
 
   int rank() const { return control_plane_->rank(); }
   int size() const { return control_plane_->size(); }
+  // The host of each rank, in any numbers.
+  const std::vector<int>& host_of() const { return fabric_->hosts().host_of; }
   const Options& options() const { return options_; }
 
   // One thread at a time drives a communicator.
@@ -134,12 +136,14 @@ class Communicator {
   // beginning. Throws tuttiSystemError if a device cannot register it.
   void RegisterBuffer(std::byte* begin, std::size_t bytes);
   void DeregisterBuffer(std::byte* handle);
+  void DeregisterWindow(const tuttiWindow* window);
+  // `peer`'s part of the window, as this rank reaches it; empty if it does not. Throws tuttiInvalidArgument.
+  std::span<std::byte> PartOf(const tuttiWindow* window, int peer) const;
 
   // Collective control calls. They throw, and leave the communicator alive unless a rank is gone or has made another
   // call. A rank that fails on its own account sends its error to the others, which fail with it; after that none of
   // these calls works any more, but operations continue.
   tuttiWindow* RegisterWindow(void* buffer, std::size_t bytes);
-  void DeregisterWindow(tuttiWindow* window);
   // Null for a negative color.
   std::unique_ptr<Communicator> Split(int color, int key, Options options, const std::atomic<bool>& cancel);
   // Makes a communicator of the surviving ranks except `excluded` (ascending). Works after a failure, too. See
@@ -203,7 +207,7 @@ class Communicator {
   std::unique_ptr<shm::Fabric> fabric_;
   init::HostNetwork network_;
   std::multimap<std::byte*, std::size_t> registered_;  // with the network
-  memory::Windows windows_;
+  std::optional<memory::Windows> windows_;
   std::unique_ptr<shrink::MembershipAgreement> membership_agreement_;
   std::unique_ptr<diagnostics::FailureDetector> failure_detector_;
   std::unique_ptr<plan::PlanSelector> selector_;

@@ -23,7 +23,6 @@ std::string_view NameOf(ControlCall call) {
     case ControlCall::split: return "split";
     case ControlCall::grow: return "grow";
     case ControlCall::window_register: return "window_register";
-    case ControlCall::window_deregister: return "window_deregister";
   }
   return "another call";
 }
@@ -90,20 +89,20 @@ tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
       }
     }
     if (mine) return device_->windows().Register(buffer, bytes, MakeAllGather());
-    return windows_.Register(*fabric_, buffer, bytes, MakeAllGather(), InitDeadline());
+    return windows_->Register(*fabric_, buffer, bytes, MakeAllGather(), InitDeadline());
   });
 }
 
-void Communicator::DeregisterWindow(tuttiWindow* window) {
-  InControlCall(ControlCall::window_deregister, [&] {
-    // One exchange: after it all ranks have stopped using the window.
-    const shm::AllGather meet = [this](std::span<const std::byte>) {
-      RequireSameCalls(ControlCall::window_deregister, MakeAllGather());
-      return std::vector<std::vector<std::byte>>();
-    };
-    if (device_ != nullptr && window != nullptr && device_->windows().Deregister(window, meet)) return;
-    windows_.Deregister(window, meet);
-  });
+void Communicator::DeregisterWindow(const tuttiWindow* window) {
+  if (device_ != nullptr && device_->windows().Deregister(window)) return;
+  windows_->Deregister(window);
+}
+
+std::span<std::byte> Communicator::PartOf(const tuttiWindow* window, int peer) const {
+  auto part = device_ != nullptr ? device_->windows().PartOf(window, peer) : std::nullopt;
+  if (!part) part = windows_->PartOf(window, peer);
+  if (part) return *part;
+  Throw(tuttiInvalidArgument, "win {} is not registered on this communicator", static_cast<const void*>(window));
 }
 
 }  // namespace tutti::comm

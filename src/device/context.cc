@@ -364,6 +364,7 @@ DevicePart DeviceContext::Prepare(std::span<const plan::Operation* const> operat
                                   std::vector<cuda_transport::CuStream> others) {
   TrimPlans();
   registered_->Answer();
+  windows_->CloseRetired();
   DevicePart part;
   part.rank = rank_;
   part.stream = stream;

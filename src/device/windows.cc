@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "transports/shm/gather_values.h"
 
@@ -14,12 +16,14 @@ struct Offer {
   std::uint64_t address;  // for ranks of the same process
   std::uint64_t bytes;
   bool valid;
+  memory::WindowNumbers::Taken taken;
 };
 
-Offer MakeOffer(const cuda_transport::CudaDevice& device, const void* buffer, std::size_t bytes) {
+Offer MakeOffer(const cuda_transport::CudaDevice& device, const void* buffer, std::size_t bytes,
+                const memory::WindowNumbers& numbers) {
   const auto shareable = cuda_transport::ShareableBufferOf(device, buffer, bytes);
-  if (!shareable) return {};
-  return {*shareable, reinterpret_cast<std::uint64_t>(buffer), bytes, true};
+  return {shareable.value_or(cuda_transport::ShareableBuffer{}), reinterpret_cast<std::uint64_t>(buffer), bytes,
+          shareable.has_value(), numbers.taken()};
 }
 
 }  // namespace
@@ -29,15 +33,19 @@ DeviceWindows::DeviceWindows(const cuda_transport::CudaDevice& device, const shm
       shm_(shm),
       table_(cuda_transport::CudaMemory::OnDevice(
           device.driver(), device.context(),
-          cuda_kernels::kDeviceWindows * static_cast<std::size_t>(shm.nranks()) * sizeof(cuda_kernels::DeviceWindow))) {
+          cuda_kernels::kDeviceWindows * static_cast<std::size_t>(shm.nranks()) * sizeof(cuda_kernels::DeviceWindow))),
+      numbers_(shm) {
   cuda_transport::SideStream(device.driver(), device.context()).Zero(table_.data(), table_.bytes());
 }
 
 tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const shm::AllGather& all_gather) {
-  const auto offers = shm::GatherValues(all_gather, MakeOffer(device_, buffer, bytes));
+  CloseRetired();
+  const auto offers = shm::GatherValues(all_gather, MakeOffer(device_, buffer, bytes, numbers_));
   std::vector<int> without;
+  std::vector<memory::WindowNumbers::Taken> taken;
   for (std::size_t r = 0; r < offers.size(); ++r) {
     if (!offers[r].valid) without.push_back(static_cast<int>(r));
+    taken.push_back(offers[r].taken);
   }
   if (!without.empty()) {
     Throw(
@@ -45,11 +53,9 @@ tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const shm:
         "buff is not inside one allocation of cudaMalloc or tuttiMemAlloc that other processes can open, on rank{} {}",
         without.size() > 1 ? "s" : "", fmt::join(without, ", "));
   }
-  if (windows_.size() >= kMostWindows) {
-    Throw(tuttiInvalidUsage, "more than {} windows of GPU memory were registered on this communicator", kMostWindows);
-  }
+  const std::uint16_t number = memory::WindowNumbers::Free(taken, kMostWindows);
   Window window;
-  window.handle = std::make_unique<tuttiWindow>(tuttiWindow{static_cast<std::uint16_t>(windows_.size())});
+  window.handle = std::make_unique<tuttiWindow>(tuttiWindow{number});
   window.begin = static_cast<const std::byte*>(buffer);
   window.bytes = bytes;
   std::vector<cuda_kernels::DeviceWindow> parts;  // by rank
@@ -66,23 +72,37 @@ tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const shm:
     window.opened.emplace_back(device_, offer.buffer.handle);
     parts.push_back({window.opened.back().Part(offer.buffer.offset, offer.bytes), offer.bytes});
   }
+  // The kernels' table says that the others only read.
+  for (const auto& part : parts) window.parts.emplace_back(const_cast<std::byte*>(part.begin), part.bytes);
+  if (windows_.size() > number && !windows_[number].parts.empty()) --retired_;
   cuda_transport::SideStream(device_.driver(), device_.context())
-      .Copy(Row(windows_.size()), parts.data(), parts.size() * sizeof parts.front());
+      .Copy(Row(number), parts.data(), parts.size() * sizeof parts.front());
+  numbers_.Take(number);
   all_gather({});  // no rank may use the window before every rank has it
-  windows_.push_back(std::move(window));
-  return windows_.back().handle.get();
+  windows_.resize(std::max(windows_.size(), std::size_t{number} + 1));
+  windows_[number] = std::move(window);
+  return windows_[number].handle.get();
 }
 
-bool DeviceWindows::Deregister(const tuttiWindow* handle, const shm::AllGather& all_gather) {
-  for (auto& window : windows_) {
-    if (window.handle == nullptr || window.handle.get() != handle) continue;
-    all_gather({});  // every rank has stopped using it
+bool DeviceWindows::Deregister(const tuttiWindow* handle) {
+  if (!memory::Retire(windows_, handle, numbers_)) return false;
+  ++retired_;
+  CloseRetired();
+  return true;
+}
+
+void DeviceWindows::CloseRetired() {
+  if (retired_ == 0) return;
+  memory::ForEachRetired(windows_, numbers_, [&](std::uint16_t number, Window& window) {
     cuda_transport::SideStream(device_.driver(), device_.context())
-        .Zero(Row(handle->number), static_cast<std::size_t>(shm_.nranks()) * sizeof(cuda_kernels::DeviceWindow));
+        .Zero(Row(number), static_cast<std::size_t>(shm_.nranks()) * sizeof(cuda_kernels::DeviceWindow));
     window = Window{};
-    return true;
-  }
-  return false;
+    --retired_;
+  });
+}
+
+std::optional<std::span<std::byte>> DeviceWindows::PartOf(const tuttiWindow* window, int peer) const {
+  return memory::PartOfWindow(windows_, window, peer);
 }
 
 std::optional<host::RemoteAccess> DeviceWindows::Find(const void* pointer, std::size_t bytes) const {

@@ -1,8 +1,10 @@
 // GPU memory that all ranks of a communicator have registered: every rank's GPU can access the window parts of all
 // ranks of its host, so slots can refer to data instead of carrying it.
 //
-// Thread-safety: Register and Deregister are collective control calls; Find may not run concurrently with either. The
-// communicator's lock ensures that.
+// As with windows of host memory (src/memory/windows.h), a rank keeps the others' parts until they have deregistered the
+// window, too.
+//
+// Thread-safety: Register is a collective control call; all need the communicator's lock.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +29,12 @@ class DeviceWindows {
   // Collective. Throws tuttiInvalidArgument, on every rank, if some rank's memory cannot be shared with other
   // processes; tuttiInternalError if a rank offers memory that is not all in one allocation.
   tuttiWindow* Register(void* buffer, std::size_t bytes, const shm::AllGather& all_gather);
-  // Collective. False, without effect, if the window is not one of these.
-  bool Deregister(const tuttiWindow* window, const shm::AllGather& all_gather);
+  // Local. False, without effect, if the window is not one of these.
+  bool Deregister(const tuttiWindow* window);
+  // memory::PartOfWindow().
+  std::optional<std::span<std::byte>> PartOf(const tuttiWindow* window, int peer) const;
+  // Closes what no rank uses any more.
+  void CloseRetired();
   // How peers access [pointer, pointer + bytes), if a window of this rank holds it.
   std::optional<host::RemoteAccess> Find(const void* pointer, std::size_t bytes) const;
   // For kernels: by window * nranks + rank.
@@ -40,6 +46,7 @@ class DeviceWindows {
     const std::byte* begin = nullptr;
     std::size_t bytes = 0;
     std::vector<cuda_transport::OpenedMemory> opened;  // of ranks in other processes
+    std::vector<std::span<std::byte>> parts;           // by rank, as this rank's GPU reaches them
   };
 
   // A window's row of the table, with an entry for each rank.
@@ -50,7 +57,9 @@ class DeviceWindows {
   const cuda_transport::CudaDevice& device_;
   const shm::Fabric& shm_;
   cuda_transport::CudaMemory table_;
-  std::vector<Window> windows_;  // by number; a deregistered one keeps its place
+  memory::WindowNumbers numbers_;
+  std::vector<Window> windows_;  // by number
+  std::size_t retired_ = 0;
 };
 
 }  // namespace tutti::device

@@ -2,11 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "base/error.h"
 #include "src/memory/memory.h"
+#include "transports/shm/gather_values.h"
 #include "transports/shm/shared_segments.h"
 
 namespace tutti::memory {
@@ -16,36 +17,36 @@ struct Offer {
   std::uint64_t offset;  // in the allocation
   std::uint64_t bytes;   // of the window
   bool valid;
+  WindowNumbers::Taken taken;
 };
 
 }  // namespace
 
 tuttiWindow* Windows::Register(shm::Fabric& fabric, void* buffer, std::size_t bytes, const shm::AllGather& all_gather,
                                Deadline deadline) {
+  UnmapRetired();
   const auto found = FindAllocation(buffer, bytes);
-  Offer offer{};
-  if (found) offer = {found->offset, bytes, true};
-  const auto all = all_gather(std::as_bytes(std::span<const Offer, 1>(&offer, 1)));
-  std::vector<Offer> offers(static_cast<std::size_t>(fabric.nranks()));
+  Offer offer{0, 0, false, numbers_.taken()};
+  if (found) offer = {found->offset, bytes, true, offer.taken};
+  const auto offers = shm::GatherValues(all_gather, offer);
   std::vector<int> without;
+  std::vector<WindowNumbers::Taken> taken;
   for (std::size_t r = 0; r < offers.size(); ++r) {
-    if (all[r].size() != sizeof(Offer)) Throw(tuttiInternalError, "rank {} sent a malformed window description", r);
-    std::memcpy(&offers[r], all[r].data(), sizeof(Offer));
-    const auto& offer = offers[r];
-    if (!offer.valid) without.push_back(static_cast<int>(r));
+    if (!offers[r].valid) without.push_back(static_cast<int>(r));
+    taken.push_back(offers[r].taken);
   }
   if (!without.empty()) {
     Throw(tuttiInvalidArgument, "buff is not inside one tuttiMemAlloc allocation on rank{} {}",
           without.size() > 1 ? "s" : "", fmt::join(without, ", "));
   }
-  if (windows_.size() > std::numeric_limits<std::uint16_t>::max()) {
-    Throw(tuttiInvalidUsage, "more than {} windows were registered on this communicator", windows_.size());
-  }
+  const std::uint16_t number = WindowNumbers::Free(taken, ring::kMostWindows);
 
   Window window;
-  window.handle = std::make_unique<tuttiWindow>(tuttiWindow{static_cast<std::uint16_t>(windows_.size())});
+  window.handle = std::make_unique<tuttiWindow>(tuttiWindow{number});
   window.begin = static_cast<const std::byte*>(buffer);
   window.bytes = bytes;
+  // Before the last exchange, so that no rank finds the number gone that has not been taken yet.
+  numbers_.Take(number);
   window.segments = shm::ShareSegments(fabric, found->fd, found->mapping, all_gather, deadline);
   window.parts.resize(offers.size());
   for (const int r : fabric.local()) {
@@ -56,20 +57,26 @@ tuttiWindow* Windows::Register(shm::Fabric& fabric, void* buffer, std::size_t by
     }
     window.parts[at] = {window.segments[at].data() + offers[at].offset, offers[at].bytes};
   }
-  windows_.push_back(std::move(window));
+  windows_.resize(std::max(windows_.size(), std::size_t{number} + 1));
+  windows_[number] = std::move(window);
   ++live_;
-  return windows_.back().handle.get();
+  return windows_[number].handle.get();
 }
 
-void Windows::Deregister(tuttiWindow* handle, const shm::AllGather& all_gather) {
-  for (auto& window : windows_) {
-    if (window.handle.get() != handle || handle == nullptr) continue;
-    all_gather({});
-    window = Window{};
-    --live_;
-    return;
+void Windows::Deregister(const tuttiWindow* handle) {
+  if (!Retire(windows_, handle, numbers_)) {
+    Throw(tuttiInvalidArgument, "win {} is not registered on this communicator", static_cast<const void*>(handle));
   }
-  Throw(tuttiInvalidArgument, "win {} is not registered on this communicator", static_cast<const void*>(handle));
+  --live_;
+  UnmapRetired();
+}
+
+void Windows::UnmapRetired() {
+  ForEachRetired(windows_, numbers_, [](std::uint16_t, Window& window) { window = Window{}; });
+}
+
+std::optional<std::span<std::byte>> Windows::PartOf(const tuttiWindow* handle, int peer) const {
+  return PartOfWindow(windows_, handle, peer);
 }
 
 std::optional<host::RemoteAccess> Windows::Find(const void* pointer, std::size_t bytes) const {

@@ -203,37 +203,5 @@ TEST(Memory, IsAlignedAndZeroed) {
   });
 }
 
-// Each rank's window starts at a different offset in its own allocation, and may be gone by the next call.
-TEST(Memory, WindowsOfDifferentPlacesComeAndGo) {
-  RunRanks(3, [](Rank& self) {
-    const auto comm = self.Join();
-    constexpr std::size_t kCount = 40'000;
-    void* memory = nullptr;
-    const std::size_t offset = 64 * static_cast<std::size_t>(self.rank() + 1);
-    ASSERT_TRUE(Ok(tuttiMemAlloc(&memory, 3 * kCount * sizeof(float) + 8192)));
-    auto* data = reinterpret_cast<float*>(static_cast<char*>(memory) + offset);
-    for (int round = 0; round < 3; ++round) {
-      tuttiWindow_t window = nullptr;
-      // All of the data, or only the first half: then calls take other paths.
-      const std::size_t bytes = (round == 1 ? kCount / 2 : kCount) * sizeof(float);
-      ASSERT_TRUE(Ok(tuttiCommWindowRegister(comm, data, bytes, &window, TUTTI_WIN_DEFAULT)));
-      for (const bool registered : {true, false}) {
-        for (std::size_t i = 0; i < kCount; ++i)
-          data[i] = static_cast<float>(i % 100) + static_cast<float>(self.rank());
-        ASSERT_TRUE(Ok(tuttiAllReduce(data, data, kCount, tuttiFloat32, tuttiSum, comm, nullptr)));
-        for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], static_cast<float>(3 * (i % 100) + 3)) << i;
-        if (registered) {
-          ASSERT_TRUE(Ok(tuttiCommWindowDeregister(comm, window)));
-        }
-      }
-    }
-    void* handle = nullptr;
-    ASSERT_TRUE(Ok(tuttiCommRegister(comm, data, kCount, &handle)));
-    ASSERT_TRUE(Ok(tuttiBarrier(comm, nullptr)));
-    ASSERT_TRUE(Ok(tuttiCommDeregister(comm, handle)));
-    EXPECT_TRUE(Ok(tuttiMemFree(memory)));
-  });
-}
-
 }  // namespace
 }  // namespace tutti::testing

@@ -25,8 +25,8 @@ void* Allocated() {
   return memory;
 }
 
-// One control call of each kind. Deregistering needs a window that all ranks have registered.
-std::vector<ControlCall> ControlCalls(tuttiWindow_t window) {
+// One control call of each kind.
+std::vector<ControlCall> ControlCalls() {
   return {{"split",
            [](tuttiComm_t comm) {
              tuttiComm_t child = nullptr;
@@ -44,7 +44,6 @@ std::vector<ControlCall> ControlCalls(tuttiWindow_t window) {
              tuttiWindow_t fresh = nullptr;
              return tuttiCommWindowRegister(comm, Allocated(), 4096, &fresh, TUTTI_WIN_DEFAULT);
            }},
-          {"window_deregister", [window](tuttiComm_t comm) { return tuttiCommWindowDeregister(comm, window); }},
           {"finalize", [](tuttiComm_t comm) { return tuttiCommFinalize(comm); }, false},
           {"destroy", [](tuttiComm_t comm) { return tuttiCommDestroy(comm); }, false}};
 }
@@ -55,7 +54,7 @@ struct Pair {
 // Pairs of different calls; the first call of each waits for the other ranks.
 std::vector<Pair> Pairs() {
   std::vector<Pair> pairs;
-  const auto calls = ControlCalls(nullptr);
+  const auto calls = ControlCalls();
   for (std::size_t usual = 0; usual < calls.size(); ++usual) {
     for (std::size_t odd = 0; odd < calls.size(); ++odd) {
       if (usual != odd && calls[usual].waits) pairs.push_back({usual, odd});
@@ -68,19 +67,17 @@ class ControlCallsDiffer : public ::testing::TestWithParam<Pair> {};
 
 TEST_P(ControlCallsDiffer, IsToldOnEveryRank) {
   const auto [usual, odd] = GetParam();
-  const auto names = ControlCalls(nullptr);
+  const auto names = ControlCalls();
   // The odd rank is rank 0, the centre of the control plane, or another one.
   for (const int odd_rank : {0, 2}) {
     for (const bool odd_is_late : {false, true}) {
       RunRanks(3,
                [&, usual = usual, odd = odd](Rank& self) {
                  Comm comm = self.Join();
-                 tuttiWindow_t window = nullptr;
-                 ASSERT_TRUE(Ok(tuttiCommWindowRegister(comm, Allocated(), 4096, &window, TUTTI_WIN_DEFAULT)));
                  self.Meet();
                  const bool is_odd = self.rank() == odd_rank;
                  if (is_odd == odd_is_late) usleep(50'000);
-                 const auto call = ControlCalls(window)[is_odd ? odd : usual];
+                 const auto call = ControlCalls()[is_odd ? odd : usual];
                  const auto result = call.make(comm);
                  if (call.waits) {
                    EXPECT_TRUE(Fails(result, tuttiInvalidUsage,
@@ -101,7 +98,7 @@ TEST_P(ControlCallsDiffer, IsToldOnEveryRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, ControlCallsDiffer, ::testing::ValuesIn(Pairs()), [](const auto& info) {
-  const auto calls = ControlCalls(nullptr);
+  const auto calls = ControlCalls();
   return calls[info.param.usual].name + "_beside_" + calls[info.param.odd].name;
 });
 

@@ -57,6 +57,11 @@ constexpr int AwaitedIn(std::uint64_t awaits, std::uint64_t record) {
   return awaits >> 32 == (record & 0xffffffff) ? static_cast<int>((awaits & 0xffffffff) - 1) : -1;
 }
 
+// Windows of a communicator at the same time.
+inline constexpr std::size_t kMostWindows = 1024;
+inline constexpr std::size_t kWindowWordBits = 64;
+inline constexpr std::size_t kWindowWords = kMostWindows / kWindowWordBits;
+
 struct ControlBlock {
   // Rung by the thread that lets this rank go on, if `sleeping` is set.
   alignas(kCacheLine) std::atomic<std::uint32_t> doorbell;
@@ -74,6 +79,7 @@ struct ControlBlock {
   std::atomic<std::uint32_t> fault_code;  // tuttiResult_t
   std::array<char, kFaultText> fault_text;
   std::array<OperationRecord, kRecords> records;
+  std::array<std::atomic<std::uint64_t>, kWindowWords> windows;  // by number: which this rank has registered
 };
 static_assert(std::atomic<RankState>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
 
