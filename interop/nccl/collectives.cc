@@ -1,4 +1,5 @@
 // Collectives, sends, receives and operators: forwarded to Tutti, with its checks and messages.
+#include "interop/nccl/coll_config.h"
 #include "interop/nccl/convert.h"
 #include "interop/nccl/failure.h"
 
@@ -12,6 +13,21 @@ tuttiStream_t StreamFor(ncclComm_t comm, cudaStream_t stream) {
   int device = TUTTI_DEVICE_NONE;
   if (stream == nullptr || tuttiCommCuDevice(ToTutti(comm), &device) != tuttiSuccess) return nullptr;
   return device == TUTTI_DEVICE_NONE ? nullptr : stream;
+}
+
+bool IsOnDevice(ncclComm_t comm) {
+  int device = TUTTI_DEVICE_NONE;
+  return tuttiCommCuDevice(ToTutti(comm), &device) == tuttiSuccess && device != TUTTI_DEVICE_NONE;
+}
+
+// The collective with a configuration of its own.
+template <typename Call>
+ncclResult_t Configured(const ncclCollConfig_t* config, ncclComm_t comm, cudaStream_t stream, Call&& call) {
+  if (config == nullptr) return call();
+  return Guard(comm, [&] {
+    ApplyCollConfig(config, IsOnDevice(comm), stream);
+    return call();
+  });
 }
 
 }  // namespace
@@ -86,4 +102,54 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataTyp
 
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
   return FromTutti(tuttiRedOpDestroy(ToTutti(op), ToTutti(comm)));
+}
+
+ncclResult_t ncclAllReduceConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                                 ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  return Configured(config, comm, stream,
+                    [&] { return ncclAllReduce(sendbuff, recvbuff, count, datatype, op, comm, stream); });
+}
+
+ncclResult_t ncclReduceScatterConfig(const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
+                                     ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+                                     const ncclCollConfig_t* config) {
+  return Configured(config, comm, stream,
+                    [&] { return ncclReduceScatter(sendbuff, recvbuff, recvcount, datatype, op, comm, stream); });
+}
+
+ncclResult_t ncclAllGatherConfig(const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
+                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  return Configured(config, comm, stream,
+                    [&] { return ncclAllGather(sendbuff, recvbuff, sendcount, datatype, comm, stream); });
+}
+
+ncclResult_t ncclAlltoAllConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                                ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  return Configured(config, comm, stream,
+                    [&] { return ncclAlltoAll(sendbuff, recvbuff, count, datatype, comm, stream); });
+}
+
+ncclResult_t ncclReduceConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                              ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream,
+                              const ncclCollConfig_t* config) {
+  return Configured(config, comm, stream,
+                    [&] { return ncclReduce(sendbuff, recvbuff, count, datatype, op, root, comm, stream); });
+}
+
+ncclResult_t ncclBroadcastConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  return Configured(config, comm, stream,
+                    [&] { return ncclBroadcast(sendbuff, recvbuff, count, datatype, root, comm, stream); });
+}
+
+ncclResult_t ncclGatherConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+                              ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  return Configured(config, comm, stream,
+                    [&] { return ncclGather(sendbuff, recvbuff, count, datatype, root, comm, stream); });
+}
+
+ncclResult_t ncclScatterConfig(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+                               ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  return Configured(config, comm, stream,
+                    [&] { return ncclScatter(sendbuff, recvbuff, count, datatype, root, comm, stream); });
 }

@@ -7,7 +7,7 @@
 namespace tutti::nccl {
 namespace {
 
-// The fields that NCCL 2.30 appends to those of 2.27.
+// The fields that NCCL 2.32 appends to those of 2.27.
 struct NewestConfig {
   ncclConfig_t of_2_27;
   int nChannelsPerNetPeer;
@@ -15,6 +15,12 @@ struct NewestConfig {
   int graphUsageMode;
   int numRmaCtx;
   int maxP2pPeers;
+  int graphStreamOrdering;
+  int launchOrderImplicit;
+  int numRmaSig;
+  int rmaEagerInit;
+  int hostCftMode;
+  int nvlsHostMode;
 };
 static_assert(offsetof(NewestConfig, nChannelsPerNetPeer) == sizeof(ncclConfig_t), "no padding between them");
 
@@ -43,6 +49,12 @@ constexpr Number kNumbers[] = {
     {"graphUsageMode", offsetof(NewestConfig, graphUsageMode), NCCL_VERSION(2, 29, 0), 0, 2},
     {"numRmaCtx", offsetof(NewestConfig, numRmaCtx), NCCL_VERSION(2, 29, 0), 1, INT_MAX},
     {"maxP2pPeers", offsetof(NewestConfig, maxP2pPeers), NCCL_VERSION(2, 30, 0), 1, INT_MAX},
+    {"graphStreamOrdering", offsetof(NewestConfig, graphStreamOrdering), NCCL_VERSION(2, 30, 7), 0, 1},
+    {"launchOrderImplicit", offsetof(NewestConfig, launchOrderImplicit), NCCL_VERSION(2, 31, 0), 0, 1},
+    {"numRmaSig", offsetof(NewestConfig, numRmaSig), NCCL_VERSION(2, 31, 0), 1, INT_MAX},
+    {"rmaEagerInit", offsetof(NewestConfig, rmaEagerInit), NCCL_VERSION(2, 31, 0), 0, 1},
+    {"hostCftMode", offsetof(NewestConfig, hostCftMode), NCCL_VERSION(2, 31, 0), 1, 3},
+    {"nvlsHostMode", offsetof(NewestConfig, nvlsHostMode), NCCL_VERSION(2, 32, 0), 0, INT_MAX},
 };
 
 // The value at `offset` if this struct has it, else `missing`.

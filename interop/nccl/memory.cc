@@ -20,7 +20,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags) {
   // Hints for NCCL's kernels; all of Tutti's windows are symmetric.
-  constexpr int kKnownFlags = NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING;
+  constexpr int kKnownFlags = NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING | NCCL_WIN_GIN_ONLY;
   return Guard(comm, [&] {
     if ((winFlags & ~kKnownFlags) != 0)
       Refuse(ncclInvalidArgument, "winFlags is {:#x}, which has an unknown flag", winFlags);
@@ -35,11 +35,9 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, nc
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
   return Guard(comm, [&] {
-    return RunOrCollect(comm, [=] {
-      Check(tuttiCommWindowDeregister(ToTutti(comm), ToTutti(win)));
-      ForgetWindow(comm, win);
-      return ncclSuccess;
-    });
+    Check(tuttiCommWindowDeregister(ToTutti(comm), ToTutti(win)));
+    ForgetWindow(win);
+    return ncclSuccess;
   });
 }
 
@@ -48,9 +46,11 @@ ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void** outUser
     CheckGiven("outUserPtr", outUserPtr);
     int rank = 0;
     Check(tuttiCommUserRank(ToTutti(comm), &rank));  // fails unless comm is a communicator
-    void* const buffer = BufferOf(comm, win);
-    if (buffer == nullptr) Refuse(ncclInvalidArgument, "win is not a window of this comm, or has been deregistered");
-    *outUserPtr = buffer;
+    const auto noted = FindWindow(win);
+    if (!noted || noted->comm != comm) {
+      Refuse(ncclInvalidArgument, "win is not a window of this comm, or has been deregistered");
+    }
+    *outUserPtr = noted->buffer;
     return ncclSuccess;
   });
 }

@@ -30,6 +30,7 @@
 #endif
 #else
 typedef struct CUstream_st* cudaStream_t;
+typedef struct CUevent_st* cudaEvent_t;
 #endif
 
 #define NCCL_MAJOR 2
@@ -164,10 +165,64 @@ typedef struct {
 #define NCCL_SIM_INFO_INITIALIZER \
   { sizeof(ncclSimInfo_t), NCCL_SIM_INFO_MAGIC, NCCL_VERSION_CODE, NCCL_UNDEF_FLOAT }
 
+/* A vendor's option in the list of an ncclCollConfig_t. Tutti has none, and reads none. */
+typedef struct ncclConfigExt {
+  struct ncclConfigExt* next;
+  struct {
+    int vendorId;
+    int optionId;
+  } key;
+  union {
+    int i;
+    const char* s;
+    void* raw;
+  } val;
+} ncclConfigExt_t;
+
+/* How one collective runs (2.32). Start from NCCL_COLLCONFIG_INITIALIZER. All fields are checked;
+ * `launchCompletionEvent` takes effect, the others have none. */
+typedef struct {
+  size_t size; /* NCCL_COLLCONFIG_INITIALIZER sets the first three */
+  unsigned int magic;
+  unsigned int version;
+  ncclConfigExt_t* ext;
+  int minCTAs;
+  int maxCTAs;
+  int nvlsCTAs;
+  int cgaClusterSize;
+  const char* algSelection;
+  int forceAlgSelection;
+  int CTAPolicy;
+  uint64_t userProfilerTag;
+  cudaEvent_t launchCompletionEvent; /* recorded on the stream before the launch */
+} ncclCollConfig_t;
+#define NCCL_COLLCONFIG_INITIALIZER                                                                              \
+  {                                                                                                              \
+    sizeof(ncclCollConfig_t), NCCL_API_MAGIC, NCCL_VERSION(2, 32, 0), NCCL_CONFIG_UNDEF_PTR,                     \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,              \
+        NCCL_CONFIG_UNDEF_PTR, 1, NCCL_CONFIG_UNDEF_INT, 0, NCCL_CONFIG_UNDEF_PTR                                \
+  }
+
+typedef TUTTI_NCCL_ENUM { NCCL_ENCRYPTION_MODE_NONE = 0, NCCL_ENCRYPTION_MODE_PSK = 1 } ncclEncryptionMode_t;
+typedef struct {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  int mode;
+  const char* psk;
+} ncclEncryptionConfig_t;
+#define NCCL_ENCRYPTION_CONFIG_INITIALIZER                                                     \
+  {                                                                                            \
+    sizeof(ncclEncryptionConfig_t), NCCL_API_MAGIC, NCCL_VERSION(2, 32, 0),                    \
+        NCCL_ENCRYPTION_MODE_NONE, NCCL_CONFIG_UNDEF_PTR                                       \
+  }
+
 /* Flags of ncclCommWindowRegister, ncclCommShrink, ncclCommRevoke and ncclCommSuspend. */
 #define NCCL_WIN_DEFAULT 0x00
 #define NCCL_WIN_COLL_SYMMETRIC 0x01
 #define NCCL_WIN_STRICT_ORDERING 0x02
+#define NCCL_WIN_GIN_ONLY 0x04
+#define NCCL_WIN_CFT_COUNTED 0x08
 #define NCCL_WIN_REQUIRED_ALIGNMENT 4096
 #define NCCL_SHRINK_DEFAULT 0x00
 #define NCCL_SHRINK_ABORT 0x01
@@ -181,10 +236,17 @@ typedef struct {
   int ctx;
 } ncclWaitSignalDesc_t;
 
-/* Defined in NVIDIA's nccl_device.h, which its users provide. */
+/* Defined in NVIDIA's nccl_device.h, which its users provide. An ncclTeam_t is three ints (ranks, this rank's place,
+ * stride in the communicator's ranks), an ncclMultimemHandle_t one pointer. */
 typedef struct ncclCommProperties ncclCommProperties_t;
 typedef struct ncclDevComm ncclDevComm_t;
 typedef struct ncclDevCommRequirements ncclDevCommRequirements_t;
+typedef struct ncclDevResourceRequirements ncclDevResourceRequirements_t;
+typedef struct ncclTeam ncclTeam_t; /* NVIDIA's header alone declares ncclTeamCft, whose enumeration has no name */
+typedef struct ncclMultimemHandle ncclMultimemHandle_t;
+typedef struct ncclLsaBarrierHandle ncclLsaBarrierHandle_t;
+typedef struct ncclGinBarrierHandle ncclGinBarrierHandle_t;
+typedef struct ncclLLA2AHandle ncclLLA2AHandle_t;
 
 typedef struct ncclParamHandle* ncclParamHandle_t;
 
@@ -262,6 +324,32 @@ TUTTI_NCCL_FUNCTION(ncclResult_t, ncclScatter,
                     (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
                      ncclComm_t comm, cudaStream_t stream));
 
+/* The same with a configuration of the call; NULL: none */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclAllReduceConfig,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+                     ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclReduceScatterConfig,
+                    (const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype, ncclRedOp_t op,
+                     ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclAllGatherConfig,
+                    (const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype, ncclComm_t comm,
+                     cudaStream_t stream, const ncclCollConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclAlltoAllConfig,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+                     cudaStream_t stream, const ncclCollConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclReduceConfig,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+                     int root, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclBroadcastConfig,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+                     ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGatherConfig,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+                     ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclScatterConfig,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+                     ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config));
+
 /* Between two ranks */
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclSend,
                     (const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
@@ -299,10 +387,48 @@ TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommWindowRegister,
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t win));
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void** outUserPtr));
 
+/* Where this rank reaches other ranks' parts of a window; NULL where it does not */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGetPeerDevicePointer,
+                    (ncclWindow_t window, size_t offset, int peer, void** outPtr));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGetLsaDevicePointer,
+                    (ncclWindow_t window, size_t offset, int lsaRank, void** outPtr));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGetLsaMultimemDevicePointer,
+                    (ncclWindow_t window, size_t offset, void** outPtr));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGetMultimemDevicePointer,
+                    (ncclWindow_t window, size_t offset, ncclMultimemHandle_t multimem, void** outPtr));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGetPeerDeviceLeInfo,
+                    (ncclWindow_t window, size_t offset, int peerWorld, uint32_t* leId, size_t* leOffset));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGetCftDeviceLeInfo,
+                    (ncclWindow_t window, size_t offset, int peerCft, ncclTeam_t cftTeam, uint32_t* leId,
+                     size_t* leOffset));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGetMultimemDeviceLeInfo,
+                    (ncclWindow_t window, size_t offset, uint32_t* leId, size_t* leOffset));
+
+/* Teams: all ranks, those of a host, those with the same place on each host */
+TUTTI_NCCL_FUNCTION(ncclTeam_t, ncclTeamWorld, (ncclComm_t comm));
+TUTTI_NCCL_FUNCTION(ncclTeam_t, ncclTeamLsa, (ncclComm_t comm));
+TUTTI_NCCL_FUNCTION(ncclTeam_t, ncclTeamRail, (ncclComm_t comm));
+TUTTI_NCCL_FUNCTION(ncclTeam_t, ncclTeamCftMultimem, (ncclComm_t comm));
+TUTTI_NCCL_FUNCTION(int, ncclTeamRankToWorld, (ncclComm_t comm, ncclTeam_t team, int rank));
+TUTTI_NCCL_FUNCTION(int, ncclTeamRankToLsa, (ncclComm_t comm, ncclTeam_t team, int rank));
+
 /* For use inside kernels */
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclDevCommCreate,
                     (ncclComm_t comm, const ncclDevCommRequirements_t* reqs, ncclDevComm_t* outDevComm));
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclDevCommDestroy, (ncclComm_t comm, const ncclDevComm_t* devComm));
+
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclLsaBarrierCreateRequirement,
+                    (ncclTeam_t team, int nBarriers, ncclLsaBarrierHandle_t* outHandle,
+                     ncclDevResourceRequirements_t* outReq));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGinBarrierCreateRequirement,
+                    (ncclComm_t comm, ncclTeam_t team, int nBarriers, ncclGinBarrierHandle_t* outHandle,
+                     ncclDevResourceRequirements_t* outReq));
+TUTTI_NCCL_FUNCTION(int, ncclLLA2ACalcSlots, (int maxElts, int maxEltSize));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclLLA2ACreateRequirement,
+                    (int nBlocks, int nSlots, ncclLLA2AHandle_t* outHandle, ncclDevResourceRequirements_t* outReq));
+
+/* Encryption of the connections between hosts */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclSetEncryption, (const ncclEncryptionConfig_t* config));
 
 /* The settings in force: Tutti's (TUTTI_*) */
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamBind, (ncclParamHandle_t* out, const char* key));

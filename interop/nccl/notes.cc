@@ -9,13 +9,13 @@ namespace {
 struct Notes {
   bool non_blocking = false;
   std::optional<ncclUniqueId> growth;
-  std::unordered_map<ncclWindow_t, void*> windows;
 };
 
 // Process-wide like Tutti's own handle table, because C callers have only the handle.
 struct Registry {
   std::mutex mutex;
   std::unordered_map<ncclComm_t, Notes> notes;
+  std::unordered_map<ncclWindow_t, NotedWindow> windows;
 };
 
 Registry& TheRegistry() {
@@ -59,24 +59,29 @@ std::optional<ncclUniqueId> TakeGrowth(ncclComm_t comm) {
 }
 
 void NoteWindow(ncclComm_t comm, ncclWindow_t window, void* buffer) {
-  Note(comm, [&](Notes& notes) { notes.windows[window] = buffer; });
+  auto& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  registry.windows[window] = {comm, buffer};
 }
 
-void ForgetWindow(ncclComm_t comm, ncclWindow_t window) {
-  IfNoted<std::size_t>(comm, [&](Notes& notes) { return notes.windows.erase(window); });
+void ForgetWindow(ncclWindow_t window) {
+  auto& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  registry.windows.erase(window);
 }
 
-void* BufferOf(ncclComm_t comm, ncclWindow_t window) {
-  return IfNoted<void*>(comm, [&](const Notes& notes) -> void* {
-    const auto found = notes.windows.find(window);
-    return found == notes.windows.end() ? nullptr : found->second;
-  });
+std::optional<NotedWindow> FindWindow(ncclWindow_t window) {
+  auto& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  const auto found = registry.windows.find(window);
+  return found == registry.windows.end() ? std::nullopt : std::optional(found->second);
 }
 
 void Forget(ncclComm_t comm) {
   auto& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
   registry.notes.erase(comm);
+  std::erase_if(registry.windows, [&](const auto& window) { return window.second.comm == comm; });
 }
 
 }  // namespace tutti::nccl

@@ -19,9 +19,12 @@ void NoteGrowth(ncclComm_t comm, const ncclUniqueId& id);
 std::optional<ncclUniqueId> TakeGrowth(ncclComm_t comm);
 
 void NoteWindow(ncclComm_t comm, ncclWindow_t window, void* buffer);
-void ForgetWindow(ncclComm_t comm, ncclWindow_t window);
-// Null if comm has no such window.
-void* BufferOf(ncclComm_t comm, ncclWindow_t window);
+void ForgetWindow(ncclWindow_t window);
+struct NotedWindow {
+  ncclComm_t comm;
+  void* buffer;
+};
+std::optional<NotedWindow> FindWindow(ncclWindow_t window);
 
 // Call before the communicator is freed, because its address may be reused.
 void Forget(ncclComm_t comm);

@@ -9,6 +9,9 @@
 namespace tutti::nccl {
 namespace {
 
+// The version whose functions this library has. nccl.h claims an older one, so that programs built against it do not ask
+// for functions inside kernels.
+constexpr int kDefault = NCCL_VERSION(2, 32, 3);
 constexpr int kOldest = NCCL_VERSION(2, 9, 0);
 constexpr int kPastNewest = NCCL_VERSION(3, 0, 0);
 
@@ -56,7 +59,7 @@ std::optional<int> ParseVersion(std::string_view text) {
 
 int Version() {
   const auto& text = Setting();
-  if (text.empty()) return NCCL_VERSION_CODE;
+  if (text.empty()) return kDefault;
   if (const auto version = ParseVersion(text)) return *version;
   Refuse(ncclInvalidArgument,
          "TUTTI_NCCL_VERSION=\"{}\" is not a version of NCCL; it takes e.g. 2.27.7 or 22707, from 2.9.0 to below 3",
@@ -67,7 +70,7 @@ int VersionOrDefault() noexcept {
   try {
     return Version();
   } catch (...) {
-    return NCCL_VERSION_CODE;
+    return kDefault;
   }
 }
 

@@ -1,4 +1,4 @@
-// The NCCL version that the library reports: TUTTI_NCCL_VERSION, "2.27.7" or 22707, or that of our nccl.h.
+// The NCCL version that the library reports: TUTTI_NCCL_VERSION, "2.27.7" or 22707, or the one whose functions it has.
 //
 // Thread-safety: all functions may be called from any thread.
 #pragma once

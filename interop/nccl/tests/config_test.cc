@@ -9,7 +9,7 @@ namespace {
 // The fields' offsets, repeated here because compiled programs hard-code them.
 constexpr std::size_t kMagicAt = 8, kVersionAt = 12, kBlockingAt = 16, kMaxCtasAt = 28, kSplitShareAt = 40,
                       kTrafficClassAt = 44, kNameAt = 48, kNvlsCtasAt = 68, kCentricAt = 76, kRmaCtxAt = 84,
-                      kPeersAt = 88;
+                      kPeersAt = 88, kStreamOrderingAt = 92, kCftModeAt = 108, kNvlsModeAt = 112;
 
 struct Version {
   int code;
@@ -18,7 +18,8 @@ struct Version {
 };
 constexpr Version kVersions[] = {
     {21400, 24, kBlockingAt}, {21700, 40, kMaxCtasAt}, {21805, 48, kSplitShareAt}, {22602, 48, kTrafficClassAt},
-    {22703, 72, kNvlsCtasAt}, {22809, 80, kCentricAt}, {22907, 88, kRmaCtxAt},     {23007, 96, kPeersAt},
+    {22703, 72, kNvlsCtasAt}, {22809, 80, kCentricAt}, {22907, 88, kRmaCtxAt},     {23004, 96, kPeersAt},
+    {23007, 96, kStreamOrderingAt}, {23102, 112, kCftModeAt}, {23203, 120, kNvlsModeAt},
 };
 
 class Bytes {
@@ -86,7 +87,7 @@ TEST(NcclConfig, IsNotReadPastItsSize) {
   RunAlone([] {
     for (const auto& version : kVersions) {
       Bytes bytes(version, 0x5a);
-      bytes.Set(kVersionAt, 23007);  // claims a newer version; all fields within its size count
+      bytes.Set(kVersionAt, 23203);  // claims a newer version; all fields within its size count
       for (auto at = version.last_field; at < version.size; at += sizeof(int)) bytes.Set(at, NCCL_CONFIG_UNDEF_INT);
       EXPECT_TRUE(Ok(Try(bytes))) << version.size;
     }
@@ -95,7 +96,7 @@ TEST(NcclConfig, IsNotReadPastItsSize) {
 
 TEST(NcclConfig, OfAVersionToComeIsRead) {
   RunAlone([] {
-    Bytes bytes({29905, 200, kPeersAt}, 0xff);
+    Bytes bytes({29905, 200, kNvlsModeAt}, 0xff);
     bytes.Set(kBlockingAt, 0);
     Comm comm;
     EXPECT_EQ(Make(comm, bytes.config()), ncclInProgress);

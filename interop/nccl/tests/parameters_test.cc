@@ -16,9 +16,9 @@ int ClaimedVersion() {
   return version;
 }
 
-TEST(NcclVersion, IsThatOfOurHeaderOrASettings) {
-  RunAlone([] { EXPECT_EQ(ClaimedVersion(), NCCL_VERSION_CODE); });
-  WithVersion("", [] { EXPECT_EQ(ClaimedVersion(), NCCL_VERSION_CODE); });
+TEST(NcclVersion, IsThatOfItsFunctionsOrASettings) {
+  RunAlone([] { EXPECT_EQ(ClaimedVersion(), 23203); });
+  WithVersion("", [] { EXPECT_EQ(ClaimedVersion(), 23203); });
   WithVersion("22809", [] { EXPECT_EQ(ClaimedVersion(), 22809); });
   WithVersion("2.18.5", [] { EXPECT_EQ(ClaimedVersion(), 21805); });
   WithVersion("2.30", [] { EXPECT_EQ(ClaimedVersion(), 23000); });
