@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/deadline.h"
+
 namespace tutti {
 
 struct Settings {
@@ -36,8 +38,8 @@ struct Settings {
   // TUTTI_DATA_PROTECTION of data between hosts over TCP: "none", "authenticate" or "encrypt" (also authenticates)
   std::string data_protection = "authenticate";
   bool allow_other_users = false;  // TUTTI_ALLOW_OTHER_USERS=1     ranks of one machine may belong to several users
-  int init_timeout_ms = 120'000;  // TUTTI_INIT_TIMEOUT_MS       wait for all ranks to come
-  int operation_timeout_ms = 600'000;  // TUTTI_TIMEOUT_MS            an operation may stand still this long
+  int init_timeout_ms = 120'000;  // TUTTI_INIT_TIMEOUT_MS       wait for all ranks to come; 0: for ever
+  int operation_timeout_ms = 600'000;  // TUTTI_TIMEOUT_MS            an operation may stand still this long; 0: for ever
 
   int silence_ms = 30'000;  // TUTTI_SILENCE_MS            a host that does not answer for this long is dead
 
@@ -74,6 +76,12 @@ struct Settings {
   std::string dump;       // TUTTI_DUMP=path               flight recorder goes here on failure (default: stderr)
   int recorder = 0;       // TUTTI_RECORDER=1              dump the flight recorder to stderr on failure
   std::string nccl_version;  // TUTTI_NCCL_VERSION=2.27.7     the version that interop/nccl reports
+
+  Deadline::Milliseconds init_timeout() const { return LimitOf(init_timeout_ms); }
+  Deadline::Milliseconds operation_timeout() const { return LimitOf(operation_timeout_ms); }
+
+ private:
+  static Deadline::Milliseconds LimitOf(int ms) { return ms == 0 ? Deadline::kLongest : Deadline::Milliseconds(ms); }
 };
 
 using Lookup = std::function<std::optional<std::string>(std::string_view name)>;

@@ -158,8 +158,8 @@ typedef struct {
   int channels;             /* parallel shares of a message, 1..16; default: chosen by the library */
   int threads;              /* host threads per rank that move data, 1..16; default 1 */
   int deterministic;        /* 1: results do not depend on size, channels or algorithm (see docs/numerics.md) */
-  int initTimeoutMs;        /* > 0; how long to wait for all ranks to join; default 120,000 */
-  int operationTimeoutMs;   /* > 0; how long an operation may make no progress; default 600,000 */
+  int initTimeoutMs;        /* how long to wait for all ranks to join; 0: for ever; default 120,000 */
+  int operationTimeoutMs;   /* how long an operation may make no progress; 0: for ever; default 600,000 */
   const char* algorithm;    /* "ring", "double_binary_tree", "direct", ...; default: the selector's choice */
   const char* name;         /* used in messages, logs and traces; copied */
   int splitShare;           /* accepted for NCCL's sake; has no effect */
@@ -203,19 +203,25 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tut
  * must name alike (NULL and 0: none). The callers agree on which ranks are gone and form a new communicator, in the
  * order of their old ranks. comm may have failed or been revoked; it is unchanged and still has to be destroyed. The
  * init timeout limits the wait for a living rank that does not call; the error then names that rank
- * (tuttiTimeoutError). config may be NULL: inherit. */
+ * (tuttiTimeoutError). config may be NULL: inherit. TUTTI_SHRINK_ABORT: first ends what runs on comm, as
+ * tuttiCommRevoke does. */
+#define TUTTI_SHRINK_DEFAULT 0x00
+#define TUTTI_SHRINK_ABORT 0x01
 TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excludeRanks, int excludeCount,
-                                        tuttiComm_t* newcomm, tuttiConfig_t* config);
+                                        tuttiComm_t* newcomm, tuttiConfig_t* config, int shrinkFlags);
 /* Collective over the ranks of comm and new ones: makes a communicator of `nranks`, in which the ranks of comm keep
  * theirs. One rank of comm makes `id` with tuttiGetUniqueId and passes it; the others of comm pass NULL. `rank` is
  * ignored on ranks of comm. New ranks pass comm NULL, the id and their rank, as with tuttiCommInitRankConfig. */
 TUTTI_API tuttiResult_t tuttiCommGrow(tuttiComm_t comm, int nranks, const tuttiUniqueId* id, int rank,
                                       tuttiComm_t* newcomm, tuttiConfig_t* config);
 /* Permanently stops everything on comm, here and (with tuttiRemoteError) on every other rank, without freeing it:
- * afterwards comm can be shrunk, queried and destroyed. May be called while another thread is inside a call on comm. */
-TUTTI_API tuttiResult_t tuttiCommRevoke(tuttiComm_t comm);
+ * afterwards comm can be shrunk, queried and destroyed. May be called while another thread is inside a call on comm.
+ * Flags: TUTTI_REVOKE_DEFAULT. */
+#define TUTTI_REVOKE_DEFAULT 0x00
+TUTTI_API tuttiResult_t tuttiCommRevoke(tuttiComm_t comm, int revokeFlags);
 /* Waits for everything this rank has queued, on all streams, and for calls inside comm in other threads. Once it has
- * begun, only getters, Destroy and Abort are legal. tuttiInvalidArgument if comm is aborted while it waits. */
+ * begun, only getters, Destroy and Abort are legal. tuttiInvalidArgument if comm is aborted while it waits. A
+ * non-blocking communicator returns tuttiInProgress, and tells the end by tuttiCommGetAsyncError. */
 TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
 /* Finalizes if needed and frees. Local: waits for other ranks only where this rank's own calls do. */
 TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
@@ -388,9 +394,22 @@ TUTTI_API tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t 
                                   tuttiStream_t stream);
 
 /* Calls between Start and the matching End are collected and run together at End: they progress concurrently, so
- * several communicators of one process, or sends and receives in any order, cannot block each other. Groups nest. */
+ * several communicators of one process, or sends and receives in any order, cannot block each other. Groups nest. If a
+ * call in a group fails, the outermost End runs nothing and returns the call's failure. */
 TUTTI_API tuttiResult_t tuttiGroupStart(void);
 TUTTI_API tuttiResult_t tuttiGroupEnd(void);
+/* Ends a group without running it. *simInfo: the time that its calls would take by the cost model, one after the other
+ * on each communicator; the longest of these. Sends, receives and calls that make communicators count nothing. */
+typedef struct {
+  size_t size; /* TUTTI_SIM_INFO_INITIALIZER sets the first three */
+  unsigned int magic;
+  unsigned int version;
+  float estimatedTime; /* us */
+} tuttiSimInfo_t;
+#define TUTTI_SIM_INFO_MAGIC 0x74685283u
+#define TUTTI_SIM_INFO_INITIALIZER \
+  { sizeof(tuttiSimInfo_t), TUTTI_SIM_INFO_MAGIC, TUTTI_VERSION_CODE, -1.0f }
+TUTTI_API tuttiResult_t tuttiGroupSimulateEnd(tuttiSimInfo_t* simInfo);
 
 /* op' (x0, x1, ...) = sum of scalar * xi. The scalar is one element of `datatype`, and the operator works only with
  * that datatype. Local to this communicator and rank: ranks may scale differently. */

@@ -81,8 +81,13 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
     CheckGiven("asyncError", asyncError);
     auto state = tuttiSuccess;
     const auto result = FromTutti(tuttiCommGetAsyncError(ToTutti(comm), &state));
-    if (result == ncclSuccess) *asyncError = CodeOf(state);
-    return result;
+    if (result != ncclSuccess) return result;
+    *asyncError = CodeOf(state);
+    // The sentence is now the last one of the process, too, because programs ask for it without naming comm.
+    if (state != tuttiSuccess && state != tuttiInProgress) {
+      Remember(comm, *asyncError, tuttiGetLastError(ToTutti(comm)));
+    }
+    return ncclSuccess;
   });
 }
 

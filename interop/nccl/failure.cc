@@ -1,5 +1,7 @@
 #include "interop/nccl/failure.h"
 
+#include <mutex>
+
 #include "interop/nccl/convert.h"
 #include "interop/nccl/version.h"
 
@@ -17,6 +19,32 @@ LastRefusal& ThisThreads() {
   return refusal;
 }
 
+// The last failure of the process: a watchdog may find what another thread asks for.
+class LastOfAll {
+ public:
+  void Keep(std::string_view text) noexcept {
+    const std::lock_guard lock(mutex_);
+    try {
+      text_ = text;
+    } catch (const std::exception&) {
+      text_.clear();
+    }
+  }
+  std::string text() {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string text_;
+};
+
+LastOfAll& AnyThreads() {
+  static auto* const last = new LastOfAll;  // never destroyed: threads may fail while the process exits
+  return *last;
+}
+
 // NCCL has a code for timeouts since 2.30. Older programs take this one to mean that the awaited peer is gone.
 ncclResult_t Timeout() {
   constexpr auto kTimeout = static_cast<ncclResult_t>(8);
@@ -28,6 +56,7 @@ ncclResult_t Timeout() {
 ncclResult_t FromTutti(tuttiResult_t result) noexcept {
   if (result == tuttiSuccess || result == tuttiInProgress) return static_cast<ncclResult_t>(result);
   ThisThreads().is_last = false;
+  AnyThreads().Keep(tuttiGetLastError(nullptr));
   return CodeOf(result);
 }
 
@@ -44,13 +73,22 @@ ncclResult_t Remember(ncclComm_t comm, ncclResult_t code, std::string_view text)
   } catch (const std::exception&) {
     last.text.clear();  // no memory for a message; return the code alone
   }
+  AnyThreads().Keep(last.text);
   return code;
 }
 
 const char* LastFailure(ncclComm_t comm) noexcept {
   const auto& last = ThisThreads();
   if (last.is_last && (comm == nullptr || comm == last.comm)) return last.text.c_str();
-  return tuttiGetLastError(ToTutti(comm));
+  const char* const text = tuttiGetLastError(ToTutti(comm));
+  if (comm != nullptr || *text != '\0') return text;
+  thread_local std::string of_another;
+  try {
+    of_another = AnyThreads().text();
+  } catch (const std::exception&) {
+    return "";
+  }
+  return of_another.c_str();
 }
 
 }  // namespace tutti::nccl

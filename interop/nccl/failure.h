@@ -47,7 +47,7 @@ ncclResult_t FromTutti(tuttiResult_t result) noexcept;
 // Keeps `text` for LastFailure(comm) of this thread; returns `code`.
 ncclResult_t Remember(ncclComm_t comm, ncclResult_t code, std::string_view text) noexcept;
 
-// The message of this thread's last failure, or of comm's.
+// The message of comm's last failure; for null, of this thread's, or if it had none, of any thread's, as in NCCL.
 const char* LastFailure(ncclComm_t comm) noexcept;
 
 // Runs a body that returns a result and turns its exceptions into a code and a message, so that none reaches C.

@@ -118,13 +118,9 @@ ncclResult_t ncclGroupEnd() {
 }
 
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
-  return Guard(nullptr, [&]() -> ncclResult_t {
-    CheckGiven("simInfo", simInfo);
-    if (simInfo->magic != NCCL_SIM_INFO_MAGIC) {
-      Refuse(ncclInvalidArgument, "simInfo was not initialised with NCCL_SIM_INFO_INITIALIZER");
-    }
-    Refuse(ncclInvalidUsage,
-           "ncclGroupSimulateEnd: Tutti does not estimate a group. The group is still open: ncclGroupEnd runs it. "
-           "`tutti explain` predicts single collectives");
-  });
+  static_assert(sizeof(ncclSimInfo_t) == sizeof(tuttiSimInfo_t) && NCCL_SIM_INFO_MAGIC == TUTTI_SIM_INFO_MAGIC);
+  const auto result = FromTutti(tuttiGroupSimulateEnd(reinterpret_cast<tuttiSimInfo_t*>(simInfo)));
+  auto& group = ThisThreads();
+  if (result == ncclSuccess && group.depth > 0 && --group.depth == 0) group.collected.clear();
+  return result;
 }

@@ -38,12 +38,10 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeR
       Refuse(ncclInvalidArgument, "excludeRanksCount is {}; with {} ranks it must be 1 to {}", excludeRanksCount, size,
              size - 1);
     }
-    if (shrinkFlags != NCCL_SHRINK_DEFAULT && shrinkFlags != NCCL_SHRINK_ABORT) {
-      Refuse(ncclInvalidArgument, "shrinkFlags is {:#x}, which has an unknown flag", shrinkFlags);
-    }
     auto ours = Inherit(config, comm);
-    if (shrinkFlags == NCCL_SHRINK_ABORT) Check(tuttiCommRevoke(ToTutti(comm)));
-    const auto result = tuttiCommShrink(ToTutti(comm), excludeRanksList, excludeRanksCount, ToTutti(newcomm), &ours);
+    static_assert(NCCL_SHRINK_DEFAULT == TUTTI_SHRINK_DEFAULT && NCCL_SHRINK_ABORT == TUTTI_SHRINK_ABORT);
+    const auto result =
+        tuttiCommShrink(ToTutti(comm), excludeRanksList, excludeRanksCount, ToTutti(newcomm), &ours, shrinkFlags);
     return Made(newcomm, ours, result);
   });
 }
@@ -80,9 +78,6 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqu
 }
 
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags) {
-  return Guard(comm, [&] {
-    SizeOf(comm);
-    if (revokeFlags != 0) Refuse(ncclInvalidArgument, "revokeFlags is {:#x}, which has an unknown flag", revokeFlags);
-    return FromTutti(tuttiCommRevoke(ToTutti(comm)));
-  });
+  static_assert(NCCL_REVOKE_DEFAULT == TUTTI_REVOKE_DEFAULT);
+  return FromTutti(tuttiCommRevoke(ToTutti(comm), revokeFlags));
 }

@@ -137,7 +137,7 @@ tuttiComm_t ProcessGroup::comm() {
 void ProcessGroup::revoke() noexcept {
   auto failure = tuttiSuccess;
   if (size() == 1 || comm_ == nullptr || tuttiCommGetAsyncError(comm_, &failure) != tuttiSuccess) return;
-  if (failure == tuttiSuccess || failure == tuttiInProgress) tuttiCommRevoke(comm_);
+  if (failure == tuttiSuccess || failure == tuttiInProgress) tuttiCommRevoke(comm_, TUTTI_REVOKE_DEFAULT);
 }
 
 std::uint64_t ProcessGroup::bytes_sent() const {

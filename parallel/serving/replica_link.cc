@@ -128,8 +128,8 @@ Reply ReplicaLink::TakeReply() {
 
 void ReplicaLink::End() {
   if (!sending_ && awaited_ == Awaited::nothing) return;
-  tuttiCommRevoke(groups_.requests.comm());
-  tuttiCommRevoke(groups_.replies.comm());
+  tuttiCommRevoke(groups_.requests.comm(), TUTTI_REVOKE_DEFAULT);
+  tuttiCommRevoke(groups_.replies.comm(), TUTTI_REVOKE_DEFAULT);
   tuttiStreamSynchronize(request_stream_.get());
   tuttiStreamSynchronize(reply_stream_.get());
   sending_ = false;

@@ -14,18 +14,23 @@ tuttiResult_t Call(tuttiComm* handle, tuttiStream_t stream, const plan::PlainCal
   if (plain != nullptr) {
     if (const auto result = launch::SubmitAgain(handle, *plain, stream)) return *result;
   }
-  return launch::GuardResult(handle, [&] {
+  return launch::GuardCall(handle, [&] {
     const launch::Operating operating(handle);
     const Caller caller{handle->rank.load(std::memory_order_relaxed), handle->nranks.load(std::memory_order_relaxed)};
     return launch::Submit(*handle, check(caller), stream);
   });
 }
 
-// A user-made operator becomes a sum that scales. Throws tuttiInvalidArgument.
-plan::Operation WithUserOp(tuttiComm* handle, plan::Operation operation, tuttiRedOp_t op, tuttiDataType_t type) {
-  const auto index = static_cast<std::size_t>(op) - tuttiNumOps;
+// The communicator's operator of that number, if there is one.
+std::optional<launch::UserOp> UserOpOf(tuttiComm* handle, tuttiRedOp_t op) {
+  if (op < tuttiNumOps) return std::nullopt;
   const std::lock_guard lock(handle->mutex);
-  const auto& user = handle->user_ops.at(index);
+  const auto* const found = handle->user_ops.Find(op);
+  return found == nullptr ? std::nullopt : std::optional(*found);
+}
+
+// A user-made operator becomes a sum that scales. Throws tuttiInvalidArgument.
+plan::Operation WithUserOp(plan::Operation operation, const launch::UserOp& user, tuttiDataType_t type) {
   if (user.type != type) {
     Throw(tuttiInvalidArgument, "op was made for {}, but datatype is {}", NameOf(user.type), NameOf(type));
   }
@@ -35,20 +40,13 @@ plan::Operation WithUserOp(tuttiComm* handle, plan::Operation operation, tuttiRe
   return operation;
 }
 
-bool IsUserOp(tuttiComm* handle, tuttiRedOp_t op) {
-  if (op < tuttiNumOps) return false;
-  const std::lock_guard lock(handle->mutex);
-  const auto index = static_cast<std::size_t>(op) - tuttiNumOps;
-  return index < handle->user_ops.size() && handle->user_ops[index].live;
-}
-
 // `check(caller, op)` for collectives that reduce.
 template <typename Check>
 tuttiResult_t Reducing(tuttiComm* handle, tuttiStream_t stream, const plan::PlainCall* plain, tuttiRedOp_t op,
                        tuttiDataType_t type, Check&& check) {
   return Call(handle, stream, plain, [&](const Caller& caller) {
-    if (op < tuttiNumOps || !IsUserOp(handle, op)) return check(caller, op);
-    return WithUserOp(handle, check(caller, tuttiSum), op, type);
+    const auto user = UserOpOf(handle, op);
+    return user ? WithUserOp(check(caller, tuttiSum), *user, type) : check(caller, op);
   });
 }
 
@@ -200,6 +198,16 @@ tuttiResult_t tuttiGroupEnd(void) {
   return launch::GuardResult(nullptr, [] { return launch::EndGroup(); });
 }
 
+tuttiResult_t tuttiGroupSimulateEnd(tuttiSimInfo_t* simInfo) {
+  return launch::Guard(nullptr, [&] {
+    launch::CheckOutput("simInfo", simInfo);
+    if (simInfo->magic != TUTTI_SIM_INFO_MAGIC || simInfo->size < sizeof *simInfo) {
+      Throw(tuttiInvalidArgument, "simInfo was not initialised with TUTTI_SIM_INFO_INITIALIZER");
+    }
+    simInfo->estimatedTime = static_cast<float>(launch::SimulateGroup());
+  });
+}
+
 tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, void* scalar, tuttiDataType_t datatype,
                                         tuttiScalarResidence_t residence, tuttiComm_t comm) {
   return launch::Guard(comm, [&] {
@@ -213,20 +221,18 @@ tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, void* scalar, tuttiDat
     }
     const bool later = residence == tuttiScalarDevice;
     const std::lock_guard lock(comm->mutex);
-    comm->user_ops.push_back({datatype,
+    *op = comm->user_ops.Add({datatype,
                               later ? host_kernels::Scalar{} : host_kernels::Scalar::From(scalar, SizeOf(datatype)),
-                              later ? scalar : nullptr, true});
-    *op = static_cast<tuttiRedOp_t>(tuttiNumOps + comm->user_ops.size() - 1);
+                              later ? scalar : nullptr});
   });
 }
 
 tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm) {
   return launch::Guard(comm, [&] {
     const launch::Asking asking(comm);
-    if (!IsUserOp(comm, op)) {
+    const std::lock_guard lock(comm->mutex);
+    if (!comm->user_ops.Remove(op)) {
       Throw(tuttiInvalidArgument, "op {} is not a live operator made on this comm", static_cast<int>(op));
     }
-    const std::lock_guard lock(comm->mutex);
-    comm->user_ops[static_cast<std::size_t>(op) - tuttiNumOps].live = false;
   });
 }

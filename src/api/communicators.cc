@@ -33,6 +33,25 @@ std::optional<Error> Finalise(tuttiComm* comm, std::string_view call) {
   return disagreement;
 }
 
+// Likewise, in the background of a non-blocking communicator, behind everything queued there.
+tuttiResult_t FinaliseInBackground(const std::shared_ptr<tuttiComm>& handle) {
+  const launch::Asking asking(handle.get());
+  handle->life.Finalise();
+  handle->finalizing.store(true, std::memory_order_relaxed);
+  handle->background->Enqueue([handle] {
+    const auto result = launch::Guard(handle.get(), [&] {
+      if (const auto disagreement = Finalise(handle.get(), "finalize")) throw *disagreement;
+    });
+    {
+      const std::lock_guard lock(handle->mutex);
+      handle->background_failure = result;
+    }
+    handle->finalizing.store(false, std::memory_order_release);
+    return result;
+  });
+  return tuttiInProgress;
+}
+
 // Stops running operations if the communicator exists and is not being freed.
 void Stop(tuttiComm& handle) {
   const auto entry = handle.life.EnterAbort();
@@ -59,16 +78,22 @@ const char* tuttiGetErrorString(tuttiResult_t result) { return ResultPhrase(resu
 
 const char* tuttiGetLastError(tuttiComm_t comm) { return launch::LastError(comm); }
 
-tuttiResult_t tuttiCommRevoke(tuttiComm_t comm) {
+tuttiResult_t tuttiCommRevoke(tuttiComm_t comm, int revokeFlags) {
   return launch::Guard(comm, [&] {
     const launch::Operating operating(comm);
+    if (revokeFlags != TUTTI_REVOKE_DEFAULT) {
+      Throw(tuttiInvalidArgument, "revokeFlags is {:#x}; only TUTTI_REVOKE_DEFAULT exists", revokeFlags);
+    }
     launch::Made(operating.handle()).Revoke();
   });
 }
 
 tuttiResult_t tuttiCommFinalize(tuttiComm_t comm) {
-  return launch::Guard(comm, [&] {
+  return launch::GuardResult(comm, [&] {
+    auto& handle = launch::Checked(comm);
+    if (!handle.blocking) return FinaliseInBackground(handle.shared_from_this());
     if (const auto disagreement = Finalise(comm, "finalize")) throw *disagreement;
+    return tuttiSuccess;
   });
 }
 
@@ -114,9 +139,9 @@ tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError
       handle.last_error = failure.what();
       return;
     }
-    const bool busy = !handle.blocking && state.pending() > 0;
+    const bool busy = !handle.blocking && (state.pending() > 0 || handle.finalizing.load(std::memory_order_acquire));
     const std::lock_guard lock(handle.mutex);
-    *asyncError = !state.joined() || busy ? tuttiInProgress : handle.join_failure;
+    *asyncError = !state.joined() || busy ? tuttiInProgress : handle.background_failure;
   });
 }
 

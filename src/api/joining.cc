@@ -72,19 +72,18 @@ tuttiResult_t tuttiCommInitRank(tuttiComm_t* comm, int nranks, tuttiUniqueId id,
 
 tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int nranks, tuttiUniqueId id, int rank,
                                       tuttiConfig_t* config) {
-  return launch::GuardResult(nullptr,
-                             [&] { return JoinAs(comm, bootstrap::DecodeUniqueId(id), nranks, rank, config); });
+  return launch::GuardCall(nullptr, [&] { return JoinAs(comm, bootstrap::DecodeUniqueId(id), nranks, rank, config); });
 }
 
 tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm, tuttiConfig_t* config) {
-  return launch::GuardResult(nullptr, [&] {
+  return launch::GuardCall(nullptr, [&] {
     const auto where = bootstrap::TicketFromEnvironment(GlobalSettings(), bootstrap::ProcessEnvironment());
     return JoinAs(comm, where.ticket, where.nranks, where.rank, config);
   });
 }
 
 tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ndev, const int* devlist) {
-  return launch::GuardResult(nullptr, [&] {
+  return launch::GuardCall(nullptr, [&] {
     launch::CheckOutput("comms", comms);
     if (ndev < 1) Throw(tuttiInvalidArgument, "ndev is {}; it must be at least 1", ndev);
     const int devices = GlobalSettings().gpu ? memory::CudaDevicesInUse() : 0;
@@ -111,7 +110,7 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ndev, const int* devlist)
 }
 
 tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t* newcomm, tuttiConfig_t* config) {
-  return launch::GuardResult(comm, [&] {
+  return launch::GuardCall(comm, [&] {
     const launch::Operating operating(comm);
     auto& handle = operating.handle();
     launch::CheckOutput("newcomm", newcomm);
@@ -135,14 +134,19 @@ tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t* 
 }
 
 tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excludeRanks, int excludeCount, tuttiComm_t* newcomm,
-                              tuttiConfig_t* config) {
-  return launch::GuardResult(comm, [&] {
+                              tuttiConfig_t* config, int shrinkFlags) {
+  return launch::GuardCall(comm, [&] {
     const launch::Operating operating(comm);
     auto& handle = operating.handle();
     auto& made = launch::Made(handle);
     launch::CheckOutput("newcomm", newcomm);
+    if (shrinkFlags != TUTTI_SHRINK_DEFAULT && shrinkFlags != TUTTI_SHRINK_ABORT) {
+      Throw(tuttiInvalidArgument, "shrinkFlags is {:#x}; it takes TUTTI_SHRINK_DEFAULT or TUTTI_SHRINK_ABORT",
+            shrinkFlags);
+    }
     const auto options = OptionsOf(made, config);
     const auto excluded = ExcludedRanks(made, excludeRanks, excludeCount);
+    if (shrinkFlags == TUTTI_SHRINK_ABORT) made.Revoke();
     const auto parent = handle.shared_from_this();
     return launch::JoinInto(newcomm, -1, 0, options, comm, [=](tuttiComm& child) {
       const std::lock_guard lock(*parent->communicator);
@@ -153,7 +157,7 @@ tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excludeRanks, int exc
 
 tuttiResult_t tuttiCommGrow(tuttiComm_t comm, int nranks, const tuttiUniqueId* id, int rank, tuttiComm_t* newcomm,
                             tuttiConfig_t* config) {
-  return launch::GuardResult(comm, [&] {
+  return launch::GuardCall(comm, [&] {
     launch::CheckOutput("newcomm", newcomm);
     if (comm == nullptr) {
       if (id == nullptr)

@@ -34,8 +34,8 @@ comm::Options WithConfig(comm::Options options, const tuttiConfig_t* given) {
   TakeNumber("channels", config.channels, 1, kMaxChannelsOrThreads, settings.channels);
   TakeNumber("threads", config.threads, 1, kMaxChannelsOrThreads, settings.threads);
   TakeNumber("deterministic", config.deterministic, 0, 1, deterministic);
-  TakeNumber("initTimeoutMs", config.initTimeoutMs, 1, INT32_MAX, settings.init_timeout_ms);
-  TakeNumber("operationTimeoutMs", config.operationTimeoutMs, 1, INT32_MAX, settings.operation_timeout_ms);
+  TakeNumber("initTimeoutMs", config.initTimeoutMs, 0, INT32_MAX, settings.init_timeout_ms);
+  TakeNumber("operationTimeoutMs", config.operationTimeoutMs, 0, INT32_MAX, settings.operation_timeout_ms);
   TakeNumber("device", config.device, TUTTI_DEVICE_NONE, INT32_MAX, options.device);
   options.blocking = blocking != 0;
   settings.deterministic = deterministic != 0;

@@ -132,8 +132,8 @@ JoinTicket OpenRendezvous(const Settings& settings) {
   int error = 0;
   auto listeners = net::ListenOn(addresses, error);
   if (listeners.empty()) ThrowSystem(fmt::format("cannot listen on {}", net::TextOf(addresses)), error);
-  auto server = std::make_unique<RendezvousServer>(std::move(listeners), RendezvousKey(ticket),
-                                                   Deadline::Milliseconds(settings.init_timeout_ms));
+  auto server =
+      std::make_unique<RendezvousServer>(std::move(listeners), RendezvousKey(ticket), settings.init_timeout());
   ticket.addresses = server->addresses();
   Log(Subject::init, "rendezvous: listening on {}", net::TextOf(ticket.addresses));
   ThisProcess().Keep(std::move(server));
@@ -157,8 +157,8 @@ std::vector<net::SocketAddress> OpenRendezvousFor(const JoinTicket& ticket, cons
           ErrnoText(error),
           error == EADDRINUSE ? " (another job or server has this port; choose another)" : "");
   }
-  auto server = std::make_unique<RendezvousServer>(std::move(listeners), RendezvousKey(ticket),
-                                                   Deadline::Milliseconds(settings.init_timeout_ms));
+  auto server =
+      std::make_unique<RendezvousServer>(std::move(listeners), RendezvousKey(ticket), settings.init_timeout());
   auto reachable = server->addresses();
   for (auto& address : reachable) {
     if (address.IsWildcard()) address = net::SocketAddress::Loopback(address.v6, address.port);

@@ -62,9 +62,8 @@ void Communicator::SetUp(Deadline deadline) {
   network_ = init::ConnectHosts(*fabric_, control_plane_->roster(), control_plane_->data_key(), options_.settings,
                                 processors.crowding, MakeAllGather());
   membership_agreement_ = MakeMembershipAgreement(hosts);
-  failure_detector_ =
-      std::make_unique<diagnostics::FailureDetector>(*fabric_, control_plane_->roster(), options_.name,
-                                                     std::chrono::milliseconds(options_.settings.operation_timeout_ms));
+  failure_detector_ = std::make_unique<diagnostics::FailureDetector>(*fabric_, control_plane_->roster(), options_.name,
+                                                                     options_.settings.operation_timeout());
   std::vector<std::string> names;  // host numbers distinguish hosts of the same name
   for (std::size_t r = 0; r < hosts.host_of.size(); ++r) {
     names.push_back(fmt::format("{}, {}", control_plane_->roster()[r].host, hosts.host_of[r]));
@@ -127,8 +126,8 @@ void Communicator::MakeDeviceContext(cost_model::TuningContext tuning, Deadline 
     return;
   }
   device_failure_detector_ = std::make_unique<device::DeviceFailureDetector>(
-      *device_, roster, options_.name, std::chrono::milliseconds(options_.settings.operation_timeout_ms),
-      [this] { return failure(); }, [this](const Error& failure) { Fail(failure); });
+      *device_, roster, options_.name, options_.settings.operation_timeout(), [this] { return failure(); },
+      [this](const Error& failure) { Fail(failure); });
 }
 
 void Communicator::AwaitDevice() const {
@@ -233,8 +232,8 @@ std::optional<Error> Communicator::Look(const Active& active, const diagnostics:
 void Communicator::Stop(std::string_view what) {
   cancelled_.store(true, std::memory_order_release);
   const Error stopped(tuttiRemoteError, fmt::format("{} {} the communicator", failure_detector_->Who(rank()), what));
-  failure_detector_->Fail(stopped);
-  if (device_failure_detector_ != nullptr) device_failure_detector_->Fail(stopped);
+  failure_detector_->Stop(stopped);
+  if (device_failure_detector_ != nullptr) device_failure_detector_->Stop(stopped);
 }
 
 void Communicator::Abort() {
@@ -272,6 +271,14 @@ void Communicator::ReadCounters(tuttiCounters_t& counters) {
   const auto size = counters.size;
   std::memcpy(&counters, &now, std::min(size, sizeof now));
   counters.size = size;
+}
+
+double Communicator::EstimatedMicroseconds(const plan::Operation& asked, bool on_device) const {
+  if (asked.point_to_point() || size() == 1) return 0;
+  const plan::Operation operation = plan::Scheduled(asked);
+  const cost_model::Kind kind = plan::KindOf(operation);
+  const std::size_t bytes = plan::LargestBlockBytes(operation);
+  return on_device ? device_->plans().Microseconds(system_, kind, bytes) : selector_->Microseconds(kind, bytes);
 }
 
 std::string Communicator::DescribeLast() const {

@@ -159,6 +159,8 @@ class Communicator {
   void RefuseControlCalls(std::string_view what);
 
   void ReadCounters(tuttiCounters_t& counters);
+  // What the cost model says of the collective; 0 for messages and for a single rank. REQUIRES: locked.
+  double EstimatedMicroseconds(const plan::Operation& operation, bool on_device) const;
   tuttiAlgorithm_t last_algorithm() const { return operations_->last_algorithm(); }
   std::string DescribeLast() const;
   // The flight recorder, as text.
@@ -174,9 +176,7 @@ class Communicator {
   void DumpRecorder() const;
   shm::AllGather MakeAllGather() { return MakeAllGather(cancel_); }
   shm::AllGather MakeAllGather(Cancellation cancel);
-  Deadline InitDeadline() const {
-    return Deadline::After(std::chrono::milliseconds(options_.settings.init_timeout_ms));
-  }
+  Deadline InitDeadline() const { return Deadline::After(options_.settings.init_timeout()); }
   void SetUp(Deadline deadline);
   // Collective, and the first exchange of every control call. Throws tuttiInvalidUsage on all ranks if they are in
   // different control calls, or have made different collective calls so far.

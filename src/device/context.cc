@@ -263,7 +263,8 @@ std::uint64_t DeviceContext::Done(int peer, bool sends) const {
 
 // A call refused after Prepare() counts as one that may run forever: its proxy keeps looking occasionally.
 bool DeviceContext::MayRun() const {
-  if (shm_->control(rank_).state.load(std::memory_order_acquire) == ring::RankState::failed) return false;
+  const auto state = shm_->control(rank_).state.load(std::memory_order_acquire);
+  if (state == ring::RankState::failed || state == ring::RankState::stopped) return false;
   if (launch_group_->captured()) return true;
   std::uint64_t done = 0;
   for (std::size_t queue = 0; queue < StateLayout(nranks_).queues; ++queue) {

@@ -64,6 +64,11 @@ void DeviceFailureDetector::Fail(const Error& failure) {
   side_.Stop();
 }
 
+void DeviceFailureDetector::Stop(const Error& stopped) {
+  failure_detector_.Stop(stopped);
+  side_.Stop();
+}
+
 bool DeviceFailureDetector::Faulted() const {
   return failure_detector_.failed() ||
          static_cast<cuda_kernels::DeviceFaultKind>(Published(side_.progress().fault_kind)) !=

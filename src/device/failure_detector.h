@@ -29,6 +29,8 @@ class DeviceFailureDetector {
 
   // Stops the kernels of this rank and, through the state that peers read, those of all ranks.
   void Fail(const Error& failure);
+  // Stops those of this rank, because it wants that.
+  void Stop(const Error& stopped);
   // Reads what kernels have published so far, and looks.
   void LookNow();
   // A kernel of this rank has stopped, or is about to, because of a fault that it or this watch found.

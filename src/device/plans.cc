@@ -187,6 +187,12 @@ void DevicePlans::AddTraffic(tuttiCounters_t& counters) const {
   }
 }
 
+double DevicePlans::Microseconds(const topology::System& system, const cost_model::Kind& kind,
+                                 std::size_t bytes) const {
+  const cost_model::Machine machine = MachineFor(context_, system);
+  return tuner::Tuner(machine, context_.tuning).Microseconds(table_.At(kind, bytes).candidate, kind, bytes);
+}
+
 std::vector<schedule::Schedule> DevicePlans::SchedulesOfAll(const plan::Operation& operation,
                                                             const cost_model::Candidate& candidate) const {
   std::vector<schedule::Schedule> all;

@@ -59,6 +59,8 @@ class DevicePlans {
   // Adds the traffic so far.
   void AddTraffic(tuttiCounters_t& counters) const;
   const cost_model::TuningContext& tuning() const { return context_.tuning; }
+  // The predicted time of a collective of dense buffers. `system`: that of the constructor.
+  double Microseconds(const topology::System& system, const cost_model::Kind& kind, std::size_t bytes) const;
 
  private:
   class DevicePlanner;

@@ -42,7 +42,7 @@ std::string FailureDetector::Describe(const InFlight& in_flight) const {
                      name_.empty() ? "" : fmt::format(" of \"{}\"", name_));
 }
 
-Error FailureDetector::Fail(const Error& failure) {
+Error FailureDetector::End(const Error& failure, ring::RankState how) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_) return *failure_;
@@ -53,13 +53,17 @@ Error FailureDetector::Fail(const Error& failure) {
     std::memcpy(control.fault_text.data(), message.data(), length);
     control.fault_text[length] = '\0';
     control.fault_code.store(static_cast<std::uint32_t>(failure.code()), std::memory_order_relaxed);
-    control.state.store(ring::RankState::failed, std::memory_order_release);
-    fabric_.control(fabric_.local().front()).failures.fetch_add(1, std::memory_order_release);
+    control.state.store(how, std::memory_order_release);
+    if (how == ring::RankState::failed) {
+      fabric_.control(fabric_.local().front()).failures.fetch_add(1, std::memory_order_release);
+    }
     failed_.store(true, std::memory_order_release);
   }
   Log(Subject::faults, "rank {}: {}: {}", fabric_.rank(), ResultPhrase(failure.code()), failure.what());
   host::WakeAll(fabric_);
-  if (auto* const network = fabric_.network()) network->TellFailure(failure.code(), failure.what());
+  if (auto* const network = fabric_.network()) {
+    network->TellFailure(failure.code(), failure.what(), how == ring::RankState::stopped);
+  }
   return failure;
 }
 
@@ -73,6 +77,19 @@ std::optional<Error> FailureDetector::LookAtFailures() const {
     const auto& control = fabric_.control(r);
     if (r == fabric_.rank() || control.state.load(std::memory_order_acquire) != ring::RankState::failed) continue;
     return ring::ReadFailure(control);
+  }
+  return std::nullopt;
+}
+
+// A rank that has stopped has done its part of what it completed. Another host's rank, of which that is not always known,
+// must be awaited.
+std::optional<Error> FailureDetector::LookForStopped(const InFlight& in_flight, const Awaited& awaited) const {
+  for (int r = 0; r < fabric_.nranks(); ++r) {
+    const auto& control = fabric_.control(r);
+    if (r == fabric_.rank() || control.state.load(std::memory_order_acquire) != ring::RankState::stopped) continue;
+    if (NeedsNothingFrom(r, in_flight)) continue;
+    const bool is_awaited = std::find(awaited.ranks.begin(), awaited.ranks.end(), r) != awaited.ranks.end();
+    if (fabric_.is_local(r) || (awaited.confirmed && is_awaited)) return ring::ReadFailure(control);
   }
   return std::nullopt;
 }
@@ -158,6 +175,7 @@ std::optional<Error> FailureDetector::Look(const InFlight& in_flight, const Awai
   }
   if (auto own = failure()) return own;
   if (auto theirs = LookAtFailures()) return theirs;
+  if (auto stopped = LookForStopped(in_flight, awaited)) return stopped;
   if (auto mismatch = LookForMismatch(in_flight)) return mismatch;
   if (auto passed = LookForPassedMessage(in_flight, waited)) return passed;
   if (auto crossing = LookForCrossing(in_flight, waited)) return crossing;

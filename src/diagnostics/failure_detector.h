@@ -54,7 +54,9 @@ class FailureDetector {
 
   // Makes the communicator dead, for this rank and (through shared memory) for every other; the first call wins, and
   // every call returns its failure.
-  Error Fail(const Error& failure);
+  Error Fail(const Error& failure) { return End(failure, ring::RankState::failed); }
+  // Likewise because this rank wants it: other ranks fail only where they wait for it.
+  Error Stop(const Error& stopped) { return End(stopped, ring::RankState::stopped); }
   std::optional<Error> failure() const;
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
@@ -65,7 +67,9 @@ class FailureDetector {
   std::string Describe(const InFlight& in_flight) const;
 
  private:
+  Error End(const Error& failure, ring::RankState how);
   std::optional<Error> LookAtFailures() const;
+  std::optional<Error> LookForStopped(const InFlight& in_flight, const Awaited& awaited) const;
   std::optional<Error> LookForMismatch(const InFlight& in_flight);
   std::optional<Error> LookForPassedMessage(const InFlight& in_flight, std::chrono::steady_clock::duration waited);
   std::optional<Error> LookForWithheld(const InFlight& in_flight, const Awaited& awaited,

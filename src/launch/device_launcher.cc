@@ -74,13 +74,12 @@ std::optional<Error> LaunchTogether(device::LaunchGroup& launch_group, LaunchGro
   for (const auto& rank : calls.ranks) CopyToItself(rank);
   if (calls.parts.empty()) return std::nullopt;
   const auto& settings = calls.ranks.front().communicator->options().settings;
-  return launch_group.Launch(std::move(calls.parts), std::chrono::milliseconds(settings.operation_timeout_ms),
-                             [&]() -> std::optional<Error> {
-                               for (const auto& rank : calls.ranks) {
-                                 if (auto failure = rank.communicator->failure()) return failure;
-                               }
-                               return std::nullopt;
-                             });
+  return launch_group.Launch(std::move(calls.parts), settings.operation_timeout(), [&]() -> std::optional<Error> {
+    for (const auto& rank : calls.ranks) {
+      if (auto failure = rank.communicator->failure()) return failure;
+    }
+    return std::nullopt;
+  });
 }
 
 bool Kills(const Error& error) { return error.code() != tuttiInvalidUsage && error.code() != tuttiInvalidArgument; }

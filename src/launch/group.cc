@@ -32,6 +32,7 @@ struct Call {
 struct Group {
   std::vector<Call> calls;
   std::vector<Join> joins;
+  std::optional<Error> failure;  // of the first call that failed
 };
 
 Group& ThisThreadsGroup() {
@@ -288,6 +289,17 @@ tuttiResult_t DispatchJoins(std::vector<Join> joins) {
   return in_progress ? tuttiInProgress : tuttiSuccess;
 }
 
+// Throws tuttiInvalidUsage if no group is open.
+void CloseGroup(std::string_view call) {
+  if (open_groups == 0) Throw(tuttiInvalidUsage, "{} without tuttiGroupStart in this thread", call);
+  --open_groups;
+}
+
+// Makes none of the communicators.
+void FailJoins(const std::vector<Join>& joins, const Error& failure) {
+  for (const Join& join : joins) join.fail(failure);
+}
+
 }  // namespace
 
 void StartGroup() { ++open_groups; }
@@ -304,18 +316,48 @@ void AbandonGroup(const GroupMark& mark) {
   group.joins.resize(std::min(group.joins.size(), mark.joins));
 }
 
+void FailGroup(tuttiResult_t failure) {
+  auto& kept = ThisThreadsGroup().failure;
+  if (!kept) kept = Error(failure, LastError(nullptr));
+}
+
 tuttiResult_t EndGroup() {
   auto& group = ThisThreadsGroup();
-  if (open_groups == 0) Throw(tuttiInvalidUsage, "tuttiGroupEnd without tuttiGroupStart in this thread");
-  if (--open_groups > 0) return tuttiSuccess;
+  CloseGroup("tuttiGroupEnd");
+  if (open_groups > 0) return tuttiSuccess;
   auto joins = std::exchange(group.joins, {});
   auto calls = std::exchange(group.calls, {});
+  if (const auto failure = std::exchange(group.failure, std::nullopt)) {
+    FailJoins(joins, *failure);
+    throw *failure;
+  }
   auto result = joins.empty() ? tuttiSuccess : DispatchJoins(std::move(joins));
   if (!calls.empty() && (result == tuttiSuccess || result == tuttiInProgress)) {
     const auto calls_result = Dispatch(std::move(calls));
     if (calls_result != tuttiSuccess) result = calls_result;
   }
   return result;
+}
+
+double SimulateGroup() {
+  auto& group = ThisThreadsGroup();
+  CloseGroup("tuttiGroupSimulateEnd");
+  if (open_groups > 0) return 0;
+  const auto joins = std::exchange(group.joins, {});
+  const auto calls = std::exchange(group.calls, {});
+  const auto failure = std::exchange(group.failure, std::nullopt);
+  FailJoins(joins, failure.value_or(Error(tuttiInvalidUsage, "the group that should make comm was only simulated")));
+  if (failure) throw *failure;
+  std::map<tuttiComm*, double> us;
+  for (const Call& call : calls) {
+    const Operating operating(call.handle.get());
+    auto& communicator = Usable(*call.handle);
+    const std::lock_guard lock(communicator);
+    us[call.handle.get()] += communicator.EstimatedMicroseconds(call.operation, call.place.on_device);
+  }
+  double longest = 0;
+  for (const auto& [handle, sum] : us) longest = std::max(longest, sum);
+  return longest;
 }
 
 tuttiResult_t Submit(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream) {

@@ -22,6 +22,21 @@ void StartGroup();
 // result of the first call that failed.
 tuttiResult_t EndGroup();
 
+// Keeps the first failure of a call in this thread's group: the group's end will run nothing and return it. REQUIRES: a
+// group is open; the thread remembers the failure.
+void FailGroup(tuttiResult_t failure);
+// A GuardResult for a call that a group may collect.
+template <typename Body>
+tuttiResult_t GuardCall(tuttiComm* handle, Body&& body) noexcept {
+  const auto result = GuardResult(handle, body);
+  if (open_groups > 0 && result != tuttiSuccess && result != tuttiInProgress) [[unlikely]]
+    FailGroup(result);
+  return result;
+}
+// Ends the group like EndGroup, but runs nothing: returns the estimated microseconds (tuttiGroupSimulateEnd). Throws the
+// failure of a call in the group; tuttiInvalidUsage without a start.
+double SimulateGroup();
+
 // Forgets what the open groups of this thread have collected since `mark`, and closes those opened since.
 struct GroupMark {
   int depth;

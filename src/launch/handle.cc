@@ -94,7 +94,7 @@ comm::Communicator& Made(tuttiComm& handle) {
   }
   if (handle.communicator != nullptr) return *handle.communicator;
   const std::lock_guard lock(handle.mutex);
-  throw Error(handle.join_failure, handle.last_error);
+  throw Error(handle.background_failure, handle.last_error);
 }
 
 ControlTurn::ControlTurn(std::shared_ptr<tuttiComm> handle) : handle_(std::move(handle)) {

@@ -16,6 +16,7 @@
 #include "src/communicator/communicator.h"
 #include "src/launch/lifecycle.h"
 #include "src/launch/stream.h"
+#include "src/launch/user_ops.h"
 
 // Everything that outlives a call on the handle (queued calls, a group's calls, waits for its end) shares it. So the
 // handle stays, even if the communicator in it goes.
@@ -29,21 +30,16 @@ struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
   std::atomic<int> rank{-1};
   std::atomic<int> nranks{0};
   bool blocking = true;
-  std::atomic<bool> cancel{false};  // an abort was requested: joining gives up
+  std::atomic<bool> cancel{false};      // an abort was requested: joining gives up
+  std::atomic<bool> finalizing{false};  // a non-blocking communicator's Finalize has yet to end
 
   // Runs the work of a non-blocking communicator, its joining first.
   std::shared_ptr<tutti::launch::Stream> background;
 
   std::mutex mutex;                           // guards the rest
-  tuttiResult_t join_failure = tuttiSuccess;  // of a non-blocking communicator
+  tuttiResult_t background_failure = tuttiSuccess;  // of a non-blocking communicator's join or Finalize
   std::string last_error;                     // returned by tuttiGetLastError; kept until the next failure
-  struct UserOp {
-    tuttiDataType_t type;
-    tutti::host_kernels::Scalar scalar;
-    const void* source;  // read when the collective runs, if not null
-    bool live;
-  };
-  std::vector<UserOp> user_ops;  // tuttiRedOp_t tuttiNumOps + i
+  tutti::launch::UserOps user_ops;
   // Control calls that all ranks make in the same order (Split, Grow, windows), even if several wait in the background
   // or in a group: see ControlTurn.
   std::set<std::uint64_t> turns;

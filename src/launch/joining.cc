@@ -17,7 +17,7 @@ void FailToJoin(tuttiComm& handle, tuttiComm_t* out, const Error& failure) {
   }
   {
     const std::lock_guard lock(handle.mutex);
-    handle.join_failure = failure.code();
+    handle.background_failure = failure.code();
     handle.last_error = failure.what();
   }
   handle.life.Joined();

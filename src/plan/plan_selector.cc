@@ -83,6 +83,11 @@ Choice PlanSelector::Choose(const ServingProgram& serving, const cost_model::Kin
   return {program_table_.At(kind, bytes).candidate, fmt::format("{} from {}", serving.program.name, serving.path)};
 }
 
+double PlanSelector::Microseconds(const cost_model::Kind& kind, std::size_t bytes) const {
+  const cost_model::Machine machine = MachineOf(costs_, tuning_, network_);
+  return tuner::Tuner(machine, tuning_).Microseconds(table_.At(kind, bytes).candidate, kind, bytes);
+}
+
 std::string PlanSelector::Explain(const cost_model::Kind& kind, std::size_t bytes, bool by_program) const {
   const cost_model::Machine machine = MachineOf(costs_, tuning_, network_);
   tuner::Tuner tuner(machine, by_program ? program_tuning_ : tuning_);

@@ -41,6 +41,8 @@ class PlanSelector {
   Choice Choose(const cost_model::Kind& kind, std::size_t bytes) const;
   // How the program moves the data.
   Choice Choose(const ServingProgram& serving, const cost_model::Kind& kind, std::size_t bytes) const;
+  // The predicted time of the choice.
+  double Microseconds(const cost_model::Kind& kind, std::size_t bytes) const;
   // Every candidate and its predicted time. REQUIRES: rank 0, which knows all ranks' programs.
   std::string Explain(const cost_model::Kind& kind, std::size_t bytes, bool by_program) const;
 

@@ -86,7 +86,7 @@ TEST(OutsideArguments, OfInit) {
     EXPECT_TRUE(Fails(with([](auto& c) { c.threads = -1; }), tuttiInvalidArgument, {"threads", "-1"}));
     EXPECT_TRUE(Fails(with([](auto& c) { c.blocking = 2; }), tuttiInvalidArgument, {"blocking"}));
     EXPECT_TRUE(Fails(with([](auto& c) { c.deterministic = 5; }), tuttiInvalidArgument, {"deterministic"}));
-    EXPECT_TRUE(Fails(with([](auto& c) { c.initTimeoutMs = 0; }), tuttiInvalidArgument, {"initTimeoutMs"}));
+    EXPECT_TRUE(Fails(with([](auto& c) { c.initTimeoutMs = -1; }), tuttiInvalidArgument, {"initTimeoutMs"}));
     EXPECT_TRUE(Fails(with([](auto& c) { c.operationTimeoutMs = -4; }), tuttiInvalidArgument, {"operationTimeoutMs"}));
     EXPECT_TRUE(Fails(with([](auto& c) { c.algorithm = "rign"; }), tuttiInvalidArgument, {"rign", "ring"}));
   });

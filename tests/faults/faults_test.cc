@@ -57,6 +57,22 @@ TEST(Missing, InAnOperation) {
   }));
 }
 
+// Without a timeout an operation waits as long as it takes, and a dead rank is still found.
+TEST(Missing, ForEverOrUntilARankDies) {
+  RunRanks(3,
+           [](Rank& self) {
+             auto config = Impatient(0, 0);
+             auto comm = self.Join(&config);
+             std::vector<float> data(1000, 1);
+             if (self.rank() == 1) usleep(700'000);
+             ASSERT_TRUE(Ok(AllReduce(comm, data)));
+             EXPECT_EQ(data[0], 3);
+             if (self.rank() == 1) KillThisProcessAfter(std::chrono::milliseconds(0));
+             EXPECT_TRUE(Fails(AllReduce(comm, data), tuttiRemoteError, {"rank 1 "}));
+           },
+           {.environment = {{"TUTTI_TIMEOUT_MS", "300"}}, .may_die = {1}});
+}
+
 TEST(Missing, InAReceive) {
   Print(RunRanks(2, [](Rank& self) {
     auto config = Impatient(10'000, 300);
@@ -147,6 +163,32 @@ TEST(Abort, EndsEverybodysWaits) {
                    },
                    {.threads = threads, .environment = {{"TUTTI_ALGO", "direct"}}}));
   }
+}
+
+// As with NCCL, an abort reaches the ranks that wait for the one that aborts: messages between the others go on.
+TEST(Abort, ReachesThoseWhoWaitForIt) {
+  Print(RunRanks(3, [](Rank& self) {
+    auto comm = self.Join();
+    std::vector<float> data(1000, 1);
+    ASSERT_TRUE(Ok(AllReduce(comm, data)));
+    if (self.rank() == 0) {
+      EXPECT_TRUE(Ok(tuttiCommAbort(comm.Release())));
+      self.Meet();
+      return;
+    }
+    self.Meet();
+    const int peer = 3 - self.rank();
+    for (int i = 0; i < 20; ++i) {
+      usleep(self.rank() * 10'000);  // so that one of them waits, and looks for reasons
+      std::vector<float> got(10), sent(10, static_cast<float>(i));
+      ASSERT_TRUE(Ok(tuttiGroupStart()));
+      EXPECT_TRUE(Ok(tuttiSend(sent.data(), sent.size(), tuttiFloat32, peer, comm, nullptr)));
+      EXPECT_TRUE(Ok(tuttiRecv(got.data(), got.size(), tuttiFloat32, peer, comm, nullptr)));
+      ASSERT_TRUE(Ok(tuttiGroupEnd())) << i;
+      EXPECT_EQ(got, sent);
+    }
+    EXPECT_TRUE(Fails(AllReduce(comm, data), tuttiRemoteError, {"rank 0 ", "aborted"}));
+  }));
 }
 
 TEST(Abort, AgainAndAgainFromAnotherThread) {

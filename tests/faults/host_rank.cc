@@ -111,7 +111,8 @@ class HostRank {
       if (!on) return kFailed;
       if (const auto pause = options_.Deed("pause", rank_)) std::this_thread::sleep_for(*pause);
       began = Clock::now();
-      if (const auto result = tuttiCommShrink(comm.get(), nullptr, 0, &made, nullptr); result != tuttiSuccess) {
+      if (const auto result = tuttiCommShrink(comm.get(), nullptr, 0, &made, nullptr, TUTTI_SHRINK_DEFAULT);
+          result != tuttiSuccess) {
         Say(fmt::format("cannot go on after {:.0f} ms: {}", MsSince(began), Reason(result, nullptr)));
         return kFailed;
       }
@@ -145,7 +146,7 @@ class HostRank {
         });
       }
       if (const auto after = options_.Deed("revoke", rank_)) {
-        revokes.emplace(*after, [&] { tuttiCommRevoke(comm.get()); });
+        revokes.emplace(*after, [&] { tuttiCommRevoke(comm.get(), TUTTI_REVOKE_DEFAULT); });
       }
       const auto late = options_.Time("late");
       if (late && rank_ + 1 == SizeOf(comm.get())) std::this_thread::sleep_for(*late);

@@ -65,7 +65,7 @@ TEST(LastWords, ReachAPeerThatHasNotCalledYet) {
         if (self.rank() == 3) {
           std::thread other([&] {
             usleep(700'000);  // by then rank 3 waits, and has not yet connected to rank 0 itself
-            EXPECT_TRUE(Ok(tuttiCommRevoke(view.comm)));
+            EXPECT_TRUE(Ok(tuttiCommRevoke(view.comm, TUTTI_REVOKE_DEFAULT)));
           });
           EXPECT_TRUE(Fails(view.Receive(0), tuttiRemoteError, {"rank 3 ", "revoked"}));
           other.join();

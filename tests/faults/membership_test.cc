@@ -32,7 +32,8 @@ TEST(Shrink, OfOneThatIsWell) {
                const std::vector<int> leavers = {3, 1};
                if (self.rank() != 1 && self.rank() != 3) {
                  Comm fewer;
-                 ASSERT_TRUE(Ok(tuttiCommShrink(comm, leavers.data(), 2, fewer.address(), nullptr)));
+                 ASSERT_TRUE(
+                     Ok(tuttiCommShrink(comm, leavers.data(), 2, fewer.address(), nullptr, TUTTI_SHRINK_DEFAULT)));
                  EXPECT_EQ(RankIn(fewer), self.rank() / 2);
                  ASSERT_EQ(SizeOf(fewer), 3);
                  ExpectItWorks(fewer);
@@ -48,7 +49,7 @@ TEST(Shrink, WithoutExclusionsIsACopy) {
   RunRanks(3, [](Rank& self) {
     const auto comm = self.Join();
     Comm copy;
-    ASSERT_TRUE(Ok(tuttiCommShrink(comm, nullptr, 0, copy.address(), nullptr)));
+    ASSERT_TRUE(Ok(tuttiCommShrink(comm, nullptr, 0, copy.address(), nullptr, TUTTI_SHRINK_DEFAULT)));
     EXPECT_EQ(RankIn(copy), self.rank());
     ExpectItWorks(copy);
   });
@@ -59,14 +60,17 @@ TEST(Shrink, RefusesWhatIsNoShrinking) {
     const auto comm = self.Join();
     tuttiComm_t fewer = nullptr;
     const auto shrink = [&](std::vector<int> ranks) {
-      return tuttiCommShrink(comm, ranks.data(), static_cast<int>(ranks.size()), &fewer, nullptr);
+      return tuttiCommShrink(comm, ranks.data(), static_cast<int>(ranks.size()), &fewer, nullptr, TUTTI_SHRINK_DEFAULT);
     };
     EXPECT_TRUE(Fails(shrink({self.rank()}), tuttiInvalidUsage, {"an excluded rank must not call"}));
     EXPECT_TRUE(Fails(shrink({0, 1}), tuttiInvalidArgument, {"excludeCount is 2"}));
     EXPECT_TRUE(Fails(shrink({2}), tuttiInvalidArgument, {"excludeRanks[0] is 2"}));
-    EXPECT_TRUE(Fails(tuttiCommShrink(comm, nullptr, 1, &fewer, nullptr), tuttiInvalidArgument, {"excludeRanks"}));
-    EXPECT_TRUE(Fails(tuttiCommShrink(comm, nullptr, 0, nullptr, nullptr), tuttiInvalidArgument, {"newcomm"}));
-    EXPECT_TRUE(Fails(tuttiCommShrink(nullptr, nullptr, 0, &fewer, nullptr), tuttiInvalidArgument, {"comm"}));
+    EXPECT_TRUE(Fails(tuttiCommShrink(comm, nullptr, 1, &fewer, nullptr, TUTTI_SHRINK_DEFAULT), tuttiInvalidArgument,
+                      {"excludeRanks"}));
+    EXPECT_TRUE(Fails(tuttiCommShrink(comm, nullptr, 0, nullptr, nullptr, TUTTI_SHRINK_DEFAULT), tuttiInvalidArgument,
+                      {"newcomm"}));
+    EXPECT_TRUE(Fails(tuttiCommShrink(nullptr, nullptr, 0, &fewer, nullptr, TUTTI_SHRINK_DEFAULT), tuttiInvalidArgument,
+                      {"comm"}));
     ExpectItWorks(comm);
   });
 }
@@ -87,7 +91,7 @@ TEST(Shrink, AfterDeathsOfAnyRanks) {
           std::vector<float> data(1000, 1);
           ASSERT_TRUE(Fails(AllReduce(comm, data), tuttiRemoteError, {"rank "}));
           Comm rest;
-          ASSERT_TRUE(Ok(tuttiCommShrink(comm, nullptr, 0, rest.address(), nullptr)));
+          ASSERT_TRUE(Ok(tuttiCommShrink(comm, nullptr, 0, rest.address(), nullptr, TUTTI_SHRINK_DEFAULT)));
           comm.Destroy();
           EXPECT_EQ(SizeOf(rest), kRanks - static_cast<int>(victims.size()));
           ExpectItWorks(rest);
@@ -114,7 +118,7 @@ TEST(Shrink, AgainAndAgain) {
           std::vector<float> data(1000, 1);
           ASSERT_NE(AllReduce(comm, data), tuttiSuccess);
           Comm rest;
-          ASSERT_TRUE(Ok(tuttiCommShrink(comm, nullptr, 0, rest.address(), nullptr)));
+          ASSERT_TRUE(Ok(tuttiCommShrink(comm, nullptr, 0, rest.address(), nullptr, TUTTI_SHRINK_DEFAULT)));
           comm = std::move(rest);
         }
         ExpectItWorks(comm);
@@ -146,7 +150,7 @@ TEST(Shrink, WhileYetAnotherDies) {
           const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
           while (std::chrono::steady_clock::now() < give_up) {
             Comm rest;
-            const auto result = tuttiCommShrink(comm, nullptr, 0, rest.address(), nullptr);
+            const auto result = tuttiCommShrink(comm, nullptr, 0, rest.address(), nullptr, TUTTI_SHRINK_DEFAULT);
             ASSERT_EQ(result, tuttiSuccess) << tuttiGetLastError(nullptr);
             if (AllReduce(rest, data) == tuttiSuccess && SizeOf(rest) == 3) return;
             comm = std::move(rest);
@@ -164,8 +168,8 @@ TEST(Shrink, NamesWhoLivesAndDoesNotCome) {
     const auto comm = self.Join(&config);
     if (self.rank() != 1) {
       Comm fewer;
-      EXPECT_TRUE(Fails(tuttiCommShrink(comm, nullptr, 0, fewer.address(), nullptr), tuttiTimeoutError,
-                        {"rank 1 (", "is alive, but has not called tuttiCommShrink"}));
+      EXPECT_TRUE(Fails(tuttiCommShrink(comm, nullptr, 0, fewer.address(), nullptr, TUTTI_SHRINK_DEFAULT),
+                        tuttiTimeoutError, {"rank 1 (", "is alive, but has not called tuttiCommShrink"}));
       self.Note(tuttiGetLastError(nullptr));
     }
     self.Meet();
@@ -182,7 +186,7 @@ TEST(Shrink, WithoutBlocking) {
     const int leaver = 0;
     if (self.rank() == leaver) return self.Meet();
     Comm fewer;
-    ASSERT_EQ(tuttiCommShrink(comm, &leaver, 1, fewer.address(), nullptr), tuttiInProgress);
+    ASSERT_EQ(tuttiCommShrink(comm, &leaver, 1, fewer.address(), nullptr, TUTTI_SHRINK_DEFAULT), tuttiInProgress);
     ASSERT_EQ(Await(fewer), tuttiSuccess);
     EXPECT_EQ(SizeOf(fewer), 2);
     self.Meet();
@@ -198,7 +202,8 @@ TEST(Shrink, EndsWithAnAbort) {
         EXPECT_TRUE(Ok(tuttiCommAbort(comm)));
       });
       Comm fewer;
-      EXPECT_TRUE(Fails(tuttiCommShrink(comm, nullptr, 0, fewer.address(), nullptr), tuttiInvalidUsage, {"aborted"}));
+      EXPECT_TRUE(Fails(tuttiCommShrink(comm, nullptr, 0, fewer.address(), nullptr, TUTTI_SHRINK_DEFAULT),
+                        tuttiInvalidUsage, {"aborted"}));
       aborts.join();
       comm.Release();
     }
@@ -213,7 +218,7 @@ TEST(Revoke, IsToldOfTheCommunicatorByAGroup) {
     std::vector<float> data(10, 1);
     ASSERT_TRUE(Ok(AllReduce(comm, data)));
     self.Meet();
-    EXPECT_TRUE(Ok(tuttiCommRevoke(comm)));
+    EXPECT_TRUE(Ok(tuttiCommRevoke(comm, TUTTI_REVOKE_DEFAULT)));
     ASSERT_TRUE(Ok(tuttiGroupStart()));
     EXPECT_TRUE(Ok(AllReduce(comm, data)));
     EXPECT_EQ(tuttiGroupEnd(), tuttiRemoteError);
@@ -231,13 +236,13 @@ TEST(Revoke, StopsWhatRunsEverywhere) {
                std::vector<float> data(1000, 1);
                if (self.rank() == 3) {
                  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the others wait for this rank by now
-                 EXPECT_TRUE(Ok(tuttiCommRevoke(comm)));
+                 EXPECT_TRUE(Ok(tuttiCommRevoke(comm, TUTTI_REVOKE_DEFAULT)));
                }
                EXPECT_TRUE(Fails(AllReduce(comm, data), tuttiRemoteError, {"rank 3 (", "revoked the communicator"}));
                tuttiComm_t part = nullptr;
                EXPECT_TRUE(Fails(tuttiCommSplit(comm, 0, 0, &part, nullptr), tuttiRemoteError, {"revoked"}));
                Comm again;
-               ASSERT_TRUE(Ok(tuttiCommShrink(comm, nullptr, 0, again.address(), nullptr)));
+               ASSERT_TRUE(Ok(tuttiCommShrink(comm, nullptr, 0, again.address(), nullptr, TUTTI_SHRINK_DEFAULT)));
                EXPECT_EQ(SizeOf(again), 4);
                ExpectItWorks(again);
              },

@@ -179,11 +179,14 @@ std::vector<RacingCall> Lives() {
        }},
       {"Split into nothing",
        [](World& w, Side& s) { return tuttiCommSplit(s.comm(), TUTTI_SPLIT_NOCOLOR, 0, w.NewComm(), nullptr); }},
-      {"Shrink", [](World& w, Side& s) { return tuttiCommShrink(s.comm(), nullptr, 0, w.NewComm(), nullptr); }},
+      {"Shrink",
+       [](World& w, Side& s) {
+         return tuttiCommShrink(s.comm(), nullptr, 0, w.NewComm(), nullptr, TUTTI_SHRINK_DEFAULT);
+       }},
       {"Shrink to one",
        [](World& w, Side& s) {
          const int other = 1 - s.rank;
-         return tuttiCommShrink(s.comm(), &other, w.nranks - 1, w.NewComm(), nullptr);
+         return tuttiCommShrink(s.comm(), &other, w.nranks - 1, w.NewComm(), nullptr, TUTTI_SHRINK_DEFAULT);
        }},
       {"Grow",
        [](World& w, Side& s) {
@@ -191,7 +194,7 @@ std::vector<RacingCall> Lives() {
          const auto result = tuttiGetUniqueId(&id);
          return result != tuttiSuccess ? result : tuttiCommGrow(s.comm(), w.nranks + 1, &id, 0, w.NewComm(), nullptr);
        }},
-      {"Revoke", [](World&, Side& s) { return tuttiCommRevoke(s.comm()); }},
+      {"Revoke", [](World&, Side& s) { return tuttiCommRevoke(s.comm(), TUTTI_REVOKE_DEFAULT); }},
       {"Finalize", [](World&, Side& s) { return tuttiCommFinalize(s.comm()); }},
       {"Destroy", [](World&, Side& s) { return tuttiCommDestroy(s.comm()); }},
       {"Abort", [](World&, Side& s) { return tuttiCommAbort(s.comm()); }},

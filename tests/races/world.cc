@@ -103,7 +103,7 @@ void World::Begin(State state) {
     case State::splitting:
       third_ = std::thread([this, comm = first.comm()] { tuttiCommSplit(comm, 0, 0, NewComm(), nullptr); });
       break;
-    case State::revoked: Must(tuttiCommRevoke(first.comm()), "tuttiCommRevoke"); break;
+    case State::revoked: Must(tuttiCommRevoke(first.comm(), TUTTI_REVOKE_DEFAULT), "tuttiCommRevoke"); break;
     case State::finalised: Must(tuttiCommFinalize(first.comm()), "tuttiCommFinalize"); break;
     case State::destroyed: Must(tuttiCommDestroy(first.comm()), "tuttiCommDestroy"); break;
     case State::aborted: Must(tuttiCommAbort(first.comm()), "tuttiCommAbort"); break;

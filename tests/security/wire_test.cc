@@ -91,7 +91,7 @@ TEST(Protocol, SecretsOfChildCommunicatorsAndEncryptedDataAreHidden) {
                  if (self.rank() < kOld) {
                    ASSERT_TRUE(Ok(tuttiCommInitRank(comm.address(), kOld, first, self.rank())));
                    ASSERT_TRUE(Ok(tuttiCommSplit(comm, 0, 0, part.address(), nullptr)));
-                   ASSERT_TRUE(Ok(tuttiCommShrink(comm, nullptr, 0, copy.address(), nullptr)));
+                   ASSERT_TRUE(Ok(tuttiCommShrink(comm, nullptr, 0, copy.address(), nullptr, TUTTI_SHRINK_DEFAULT)));
                    ASSERT_TRUE(Ok(tuttiCommGrow(comm, kNew, &growth, -1, more.address(), nullptr)));
                  } else {
                    ASSERT_TRUE(Ok(tuttiCommGrow(nullptr, kNew, &growth, self.rank(), more.address(), nullptr)));

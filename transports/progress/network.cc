@@ -248,10 +248,10 @@ void NetworkEngine::ActivateNeighbours() {
   }
 }
 
-void NetworkEngine::TellFailure(tuttiResult_t code, const std::string& text) {
+void NetworkEngine::TellFailure(tuttiResult_t code, const std::string& text, bool stopped) {
   const std::lock_guard lock(mutex_);
   ActivateNeighbours();
-  SayLast(Failed{static_cast<std::uint32_t>(code), text}, Deadline::After(kLastWords),
+  SayLast(Failed{static_cast<std::uint32_t>(code), stopped ? 1U : 0U, text}, Deadline::After(kLastWords),
           [&](const NetworkPeer& peer) { return transport_->Delivered(peer.rank()); });
 }
 

@@ -79,7 +79,8 @@ class NetworkEngine final : private NetworkTransportEvents {
   // Tells all connected peers that this rank's communicator has failed, and refuses the others. It also calls the peers
   // at a distance of 1, 2, 4, ... ranks, both ways, that it was never connected to. Those are all ranks in a job of up
   // to 5 ranks, and 2 log2(n) of n, so that simultaneous failures of many ranks cause no flood.
-  void TellFailure(tuttiResult_t code, const std::string& text);
+  // `stopped`: this rank wants it (ring::RankState).
+  void TellFailure(tuttiResult_t code, const std::string& text, bool stopped);
   // Tells them that this rank has left, and ensures that everything sent or filled before arrives.
   void Leave();
 

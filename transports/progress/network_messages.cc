@@ -30,6 +30,7 @@ class Encoder {
   void operator()(const Failed& failed) {
     Begin(Kind::failed);
     writer_.Number(failed.code);
+    writer_.Number(failed.stopped);
     writer_.Text(failed.text, ring::kFaultText);
     End();
   }
@@ -83,8 +84,8 @@ std::optional<NetworkMessage> DecodeNetworkMessage(std::span<const std::byte> by
     }
     case Kind::status: message = ReadStatus(reader); break;
     case Kind::failed: {
-      const auto code = reader.Number<std::uint32_t>();
-      message = Failed{code, reader.Text(ring::kFaultText)};
+      const auto code = reader.Number<std::uint32_t>(), stopped = reader.Number<std::uint32_t>();
+      message = Failed{code, stopped, reader.Text(ring::kFaultText)};
       break;
     }
     case Kind::leaving: message = Leaving{reader.Number<std::uint64_t>()}; break;

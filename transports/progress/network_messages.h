@@ -46,7 +46,8 @@ struct Status {
 
 // The sender's communicator has failed.
 struct Failed {
-  std::uint32_t code = 0;  // tuttiResult_t
+  std::uint32_t code = 0;     // tuttiResult_t
+  std::uint32_t stopped = 0;  // 1: it was aborted or revoked by the sender
   std::string text;
 
   friend bool operator==(const Failed&, const Failed&) = default;

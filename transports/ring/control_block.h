@@ -13,7 +13,8 @@
 
 namespace tutti::ring {
 
-enum class RankState : std::uint32_t { starting, alive, left, failed };
+// A rank that has stopped has aborted or revoked its communicator: only what waits for it fails.
+enum class RankState : std::uint32_t { starting, alive, left, failed, stopped };
 
 // One operation in the flight recorder. A reader that finds `index` unchanged after reading has read a whole record.
 struct alignas(kCacheLine) OperationRecord {
@@ -101,7 +102,7 @@ inline void WriteRecord(ControlBlock& control, std::uint64_t index, const Record
   control.newest.store(index, release);
 }
 
-// The failure of a rank in RankState::failed. Other processes may have written anything there: a code that is no
+// The failure of a rank in RankState::failed or stopped. Other processes may have written anything there: a code that is no
 // failure's becomes tuttiRemoteError, the text is read to its end or the block's, and characters that a terminal would
 // obey are escaped.
 Error ReadFailure(const ControlBlock& control);

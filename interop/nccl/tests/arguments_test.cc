@@ -205,20 +205,21 @@ TEST(NcclArguments, OfTheLibraryAreRefused) {
   });
 }
 
-TEST(NcclArguments, AGroupIsNotEstimatedButStillRuns) {
+TEST(NcclArguments, AGroupIsEstimatedAndDoesNotRun) {
   RunAlone([] {
     const auto comm = Alone();
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     float in = 7, out = 0;
     EXPECT_TRUE(Ok(ncclGroupStart()));
     EXPECT_TRUE(Ok(ncclAllReduce(&in, &out, 1, ncclFloat, ncclSum, comm, nullptr)));
-    EXPECT_TRUE(Fails(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "still open"));
     EXPECT_TRUE(Fails(ncclGroupSimulateEnd(nullptr), ncclInvalidArgument, "simInfo"));
     info.magic = 0;
     EXPECT_TRUE(Fails(ncclGroupSimulateEnd(&info), ncclInvalidArgument, "INITIALIZER"));
-    EXPECT_EQ(out, 0);
-    EXPECT_TRUE(Ok(ncclGroupEnd()));
-    EXPECT_EQ(out, 7);
+    info.magic = NCCL_SIM_INFO_MAGIC;
+    EXPECT_TRUE(Ok(ncclGroupSimulateEnd(&info)));
+    EXPECT_EQ(info.estimatedTime, 0) << "a rank alone";
+    EXPECT_EQ(out, 0) << "nothing has run";
+    EXPECT_TRUE(Fails(ncclGroupEnd(), ncclInvalidUsage, "tuttiGroupStart"));
   });
 }
 

@@ -1,4 +1,8 @@
 // Communicators: making, splitting, shrinking, growing, queries; memory and windows.
+#include <unistd.h>
+
+#include <thread>
+
 #include "interop/nccl/tests/testing.h"
 
 namespace tutti::nccl::testing {
@@ -177,6 +181,42 @@ struct Window {
 constexpr std::size_t kWindowBytes = 8192;
 
 // Registering waits for all ranks, and one thread has them all, so it works only in a group.
+// Finalize waits for other ranks' parts only in the background.
+TEST(NcclCommunicators, ANonBlockingFinalizeReturnsAtOnce) {
+  RunRanks(2, [](Rank& self) {
+    ncclConfig_t config = NonBlocking();
+    Comm comm;
+    ASSERT_EQ(ncclCommInitRankConfig(comm.address(), 2, IdOf(self), self.rank(), &config), ncclInProgress);
+    ASSERT_EQ(Await(comm), ncclSuccess);
+    float value = 1;
+    if (self.rank() == 1) usleep(300'000);
+    const auto called = tutti::testing::MonotonicNs();
+    const auto queued = ncclAllReduce(&value, &value, 1, ncclFloat, ncclSum, comm, nullptr);
+    EXPECT_TRUE(queued == ncclInProgress || queued == ncclSuccess);
+    EXPECT_EQ(ncclCommFinalize(comm), ncclInProgress);
+    constexpr std::int64_t kSoonNs = 150'000'000;
+    EXPECT_LT(tutti::testing::MonotonicNs() - called, kSoonNs);
+    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclFloat, ncclSum, comm, nullptr), ncclInvalidUsage);
+    EXPECT_EQ(Await(comm), ncclSuccess);
+    EXPECT_EQ(value, 2);
+  });
+}
+
+// A watchdog finds the failure; another thread asks for the sentence.
+TEST(NcclCommunicators, TellTheLastFailureOfAnyThread) {
+  RunRanks(2,
+           [](Rank& self) {
+             const auto comm = Join(self);
+             if (self.rank() == 1) tutti::testing::KillThisProcessAfter(std::chrono::milliseconds(0));
+             float value = 1;
+             std::thread([&] {
+               EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclFloat, ncclSum, comm, nullptr), ncclRemoteError);
+             }).join();
+             EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("rank 1 "), std::string::npos);
+           },
+           {.may_die = {1}});
+}
+
 TEST(NcclMemory, WindowsAreRegisteredInAGroup) {
   RunAlone([] {
     constexpr int kRanks = 3;

@@ -6,10 +6,12 @@ set -euo pipefail
 library=$1
 source_dir=$2
 build=$3
-expected=$source_dir/interop/nccl/symbols.expected
+functions=$source_dir/interop/nccl/functions.tsv
 header=$source_dir/interop/nccl/nccl.h
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+cut -f1 "$functions" | LC_ALL=C sort >"$work/functions"
+expected=$work/functions
 failures=0
 
 check() {  # check WHAT COMMAND...
@@ -44,6 +46,13 @@ aliases_are_the_same() {
 declares_what_it_exports() {
   cat "$header" "$source_dir/interop/nccl/device_types.h" | tr '\n' ' ' | grep -oE 'TUTTI_NCCL_FUNCTION\([^,]*, nccl[A-Za-z0-9]+' | sed 's/.*, //' | LC_ALL=C sort >"$work/declared"
   diff "$expected" "$work/declared"
+}
+
+# docs/nccl.md has the table as it is made from functions.tsv.
+is_documented() {
+  "$source_dir/scripts/nccl_functions.py" table >"$work/table"
+  sed -n '/^<!-- made: nccl functions -->$/,/^<!-- end: nccl functions -->$/{/^<!-- /!p}' "$source_dir/docs/nccl.md" |
+    diff "$work/table" -
 }
 
 # Compiles with the CUDA toolkit, if the compiler finds one by itself, and without it.
@@ -83,6 +92,7 @@ check "its soname is libnccl.so.2" has_soname
 check "it exports NCCL's functions, their aliases, and nothing else" exports_nccl
 check "an alias is the function itself" aliases_are_the_same
 check "nccl.h declares what it exports" declares_what_it_exports
+check "docs/nccl.md says what each function does" is_documented
 check "nccl.h compiles alone as C99 and C++11" compiles_alone
 check "installed, it is found by LD_LIBRARY_PATH alone, and finds libtutti" is_found_where_it_is_installed
 exit $((failures > 0))

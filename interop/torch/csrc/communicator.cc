@@ -190,6 +190,6 @@ Communicator::~Communicator() {
   static_cast<void>(tuttiCommDestroy(comm_));
 }
 
-void Communicator::Stop() { static_cast<void>(tuttiCommRevoke(comm_)); }
+void Communicator::Stop() { static_cast<void>(tuttiCommRevoke(comm_, TUTTI_REVOKE_DEFAULT)); }
 
 }  // namespace tutti::pytorch

@@ -37,7 +37,7 @@ void TaskStream::WaitForStream() const {
   const auto until = Clock::now() + kTaskStreamGrace;
   try {
     while (!stream_.query() && Clock::now() < until) std::this_thread::sleep_for(kPause);
-    if (!stream_.query()) static_cast<void>(tuttiCommRevoke(comm_));
+    if (!stream_.query()) static_cast<void>(tuttiCommRevoke(comm_, TUTTI_REVOKE_DEFAULT));
   } catch (const std::exception&) {
     // The device is lost or the process is exiting, so there is nothing to wait for.
   }
