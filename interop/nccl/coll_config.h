@@ -7,8 +7,12 @@
 
 namespace tutti::nccl {
 
-// Checks all fields, and records the event on `stream` if there is one: before the launch, as NCCL does where CUDA has
-// no event of a launch. `on_device`: the call runs on a GPU. Null is allowed. Throws Refusal.
-void ApplyCollConfig(const ncclCollConfig_t* config, bool on_device, cudaStream_t stream);
+// Checks all fields. Throws Refusal.
+void CheckCollConfig(const ncclCollConfig_t& config);
+
+// The event to record at the launch, or null.
+cudaEvent_t LaunchEventOf(const ncclCollConfig_t& config);
+// Records it before the launch, as NCCL does where CUDA has no event of a launch. Throws Refusal.
+void RecordLaunch(cudaEvent_t event, cudaStream_t stream);
 
 }  // namespace tutti::nccl

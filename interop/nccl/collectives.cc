@@ -25,7 +25,9 @@ template <typename Call>
 ncclResult_t Configured(const ncclCollConfig_t* config, ncclComm_t comm, cudaStream_t stream, Call&& call) {
   if (config == nullptr) return call();
   return Guard(comm, [&] {
-    ApplyCollConfig(config, IsOnDevice(comm), stream);
+    CheckCollConfig(*config);
+    const cudaEvent_t event = LaunchEventOf(*config);
+    if (event != nullptr && IsOnDevice(comm)) RecordLaunch(event, stream);
     return call();
   });
 }
