@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "base/extension.h"
 #include "base/plain_text.h"
 #include "base/settings.h"
 
@@ -44,6 +45,10 @@ bool LogEnabled(Subject subject) {
 }
 
 void LogLine(Subject subject, std::string_view text) {
+  if (auto* const log = TheExtension().log;
+      log != nullptr && log(std::string(NameOf(subject)).c_str(), Printable(text, kMaxLine).c_str()) != 0) {
+    return;
+  }
   std::array<char, 65> host{};
   gethostname(host.data(), host.size() - 1);
   const std::string line =

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "base/extension.h"
 #include "base/threads/made_once.h"
 #include "base/plain_text.h"
 
@@ -60,10 +61,12 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_INIT_TIMEOUT_MS", &Settings::init_timeout_ms, 0, kDayMs, {}, "time that init waits for all ranks; 0: for ever"},
       {"TUTTI_TIMEOUT_MS", &Settings::operation_timeout_ms, 0, kDayMs, {}, "time without progress after which an operation fails; 0: never"},
       {"TUTTI_SILENCE_MS", &Settings::silence_ms, 1000, kDayMs, {}, "time without any answer after which a host counts as dead"},
-      {"TUTTI_ALGO", &Settings::algorithm, 0, 0, {}, "algorithms to force: ring or all_reduce:ring,...; same on all ranks"},
+      {"TUTTI_ALGO", &Settings::algorithm, 0, 0, {}, "algorithms to force: ring or all_reduce:ring,...; or to choose among: ring+direct; or to leave out: ^ring; same on all ranks"},
       {"TUTTI_CHANNELS", &Settings::channels, 0, 16, {}, "number of channels that share a message; 0: chosen automatically; same on all ranks"},
+      {"TUTTI_MIN_CHANNELS", &Settings::min_channels, 0, 16, {}, "the least number of channels where it is chosen automatically; 0: any; same on all ranks"},
+      {"TUTTI_MAX_CHANNELS", &Settings::max_channels, 0, 1024, {}, "the greatest number of channels where it is chosen automatically; 0: any; same on all ranks"},
       {"TUTTI_CHUNK", &Settings::chunk_bytes, 0, 1LL << 30, {}, "bytes of a block that are moved at a time; 0: chosen automatically; same on all ranks"},
-      {"TUTTI_PROTO", &Settings::protocol, 0, 0, {"", "line", "inline", "bulk"}, "protocol to force; same on all ranks"},
+      {"TUTTI_PROTO", &Settings::protocol, 0, 0, {"", "line", "inline", "bulk", "^line", "^inline", "^bulk"}, "protocol to force, or with '^' to leave out; same on all ranks"},
       {"TUTTI_VIRTUAL_NODES", &Settings::virtual_nodes, 1, 1024, {}, "choose algorithms as if the ranks were on this many nodes; same on all ranks"},
       {"TUTTI_VIRTUAL_HOSTS", &Settings::virtual_hosts, 1, 1024, {}, "connect the ranks as if they were on this many hosts; same on all ranks"},
       {"TUTTI_CALIBRATION", &Settings::calibration, 0, 0, {}, "file written by `tutti calibrate`; none: built-in defaults; empty: the default location; rank 0's value is used"},
@@ -106,12 +109,16 @@ constexpr std::array<Alias, 5> kAliases = {{
     {"TUTTI_WIRE", "TUTTI_PROTO", true},
 }};
 
-std::optional<std::string> LookUp(const Lookup& lookup, std::string_view name) {
-  auto text = lookup(name);
-  for (const auto& alias : kAliases) {
-    if (!text && alias.ours == name) text = lookup(alias.other);
+std::optional<Sourced> LookUp(const Lookup& lookup, const OtherLookup& other, std::string_view name) {
+  if (auto text = lookup(name)) return Sourced{std::move(*text), name};
+  if (other) {
+    if (auto sourced = other(name)) return sourced;
   }
-  return text;
+  for (const auto& alias : kAliases) {
+    if (alias.ours != name) continue;
+    if (auto text = lookup(alias.other)) return Sourced{std::move(*text), alias.former ? name : alias.other};
+  }
+  return std::nullopt;
 }
 
 std::string Allowed(const Variable& variable) {
@@ -120,16 +127,21 @@ std::string Allowed(const Variable& variable) {
   return fmt::format("a whole number from {} to {}", variable.low, variable.high);
 }
 
-[[noreturn]] void Refuse(const Variable& variable, std::string_view text) {
-  Throw(tuttiInvalidArgument, "{}={} is not allowed: it takes {} ({})", variable.name, Quoted(text), Allowed(variable),
-        variable.meaning);
+[[noreturn]] void Refuse(const Variable& variable, const Sourced& sourced) {
+  if (sourced.source == variable.name) {
+    Throw(tuttiInvalidArgument, "{}={} is not allowed: it takes {} ({})", variable.name, Quoted(sourced.text),
+          Allowed(variable), variable.meaning);
+  }
+  Throw(tuttiInvalidArgument, "{} stands for {}={}, which is not allowed: it takes {} ({})", sourced.source,
+        variable.name, Quoted(sourced.text), Allowed(variable), variable.meaning);
 }
 
-long long ParseNumber(const Variable& variable, std::string_view text) {
+long long ParseNumber(const Variable& variable, const Sourced& sourced) {
+  const std::string_view text = sourced.text;
   long long value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size() || value < variable.low || value > variable.high) {
-    Refuse(variable, text);
+    Refuse(variable, sourced);
   }
   return value;
 }
@@ -137,18 +149,19 @@ long long ParseNumber(const Variable& variable, std::string_view text) {
 // More than any list of files or interfaces needs. A longer value is a mistake, or an attempt to use up memory.
 constexpr std::size_t kMaxText = 64 * 1024;
 
-void Assign(Settings& settings, const Variable& variable, const std::string& text) {
+void Assign(Settings& settings, const Variable& variable, const Sourced& sourced) {
+  const auto& text = sourced.text;
   if (text.size() > kMaxText) {
-    Throw(tuttiInvalidArgument, "{} has {} characters; the limit is {}", variable.name, text.size(), kMaxText);
+    Throw(tuttiInvalidArgument, "{} has {} characters; the limit is {}", sourced.source, text.size(), kMaxText);
   }
   if (const auto* word = std::get_if<std::string Settings::*>(&variable.field)) {
     bool allowed = variable.words.empty();
     for (const auto candidate : variable.words) allowed = allowed || candidate == text;
-    if (!allowed) Refuse(variable, text);
+    if (!allowed) Refuse(variable, sourced);
     settings.*(*word) = text;
     return;
   }
-  const long long value = ParseNumber(variable, text);
+  const long long value = ParseNumber(variable, sourced);
   if (const auto* number = std::get_if<int Settings::*>(&variable.field)) settings.*(*number) = static_cast<int>(value);
   if (const auto* number = std::get_if<long long Settings::*>(&variable.field)) settings.*(*number) = value;
   if (const auto* flag = std::get_if<bool Settings::*>(&variable.field)) settings.*(*flag) = value != 0;
@@ -156,10 +169,10 @@ void Assign(Settings& settings, const Variable& variable, const std::string& tex
 
 }  // namespace
 
-Settings ReadSettings(const Lookup& lookup) {
+Settings ReadSettings(const Lookup& lookup, const OtherLookup& other) {
   Settings settings;
   for (const auto& variable : Variables()) {
-    if (const auto text = LookUp(lookup, variable.name)) Assign(settings, variable, *text);
+    if (const auto sourced = LookUp(lookup, other, variable.name)) Assign(settings, variable, *sourced);
   }
   return settings;
 }
@@ -182,7 +195,13 @@ const Settings& GlobalSettings() {
       return text ? std::optional<std::string>(text) : std::nullopt;
     };
     fmt::print(stderr, "{}", FormerNamesIn(environment));
-    return std::make_unique<Settings>(ReadSettings(environment));
+    const auto by_extension = [](std::string_view name) -> std::optional<Sourced> {
+      auto* const setting = TheExtension().setting;
+      const char* source = nullptr;
+      const char* const text = setting == nullptr ? nullptr : setting(std::string(name).c_str(), &source);
+      return text == nullptr ? std::nullopt : std::optional(Sourced{text, source == nullptr ? name : source});
+    };
+    return std::make_unique<Settings>(ReadSettings(environment, by_extension));
   });
 }
 

@@ -44,10 +44,13 @@ struct Settings {
   int silence_ms = 30'000;  // TUTTI_SILENCE_MS            a host that does not answer for this long is dead
 
   // Plans. Compared at init: all ranks must agree.
-  std::string algorithm;       // TUTTI_ALGO                    force: "ring", "all_reduce:ring,broadcast:direct"
+  std::string algorithm;       // TUTTI_ALGO                    force: "ring", "all_reduce:ring,broadcast:direct"; or
+                               // allow: "ring+direct", "^ring"
   int channels = 0;            // TUTTI_CHANNELS                parallel shares, 1..16; 0: chosen
+  int min_channels = 0;        // TUTTI_MIN_CHANNELS            where they are chosen: at least this many; 0: any number
+  int max_channels = 0;        // TUTTI_MAX_CHANNELS            and at most this many
   long long chunk_bytes = 0;   // TUTTI_CHUNK                   bytes of a block moved at a time; 0: chosen
-  std::string protocol;        // TUTTI_PROTO                   "line", "inline", "bulk"; "": chosen
+  std::string protocol;        // TUTTI_PROTO                   "line", "inline", "bulk", "^line", ...; "": chosen
   bool check = false;          // TUTTI_CHECK=1                 a barrier behind calls that could miss a disagreement
   bool deterministic = false;  // TUTTI_DETERMINISTIC=1         results independent of size, channels and algorithm
   int virtual_nodes = 1;       // TUTTI_VIRTUAL_NODES           pretend that the ranks are on this many nodes
@@ -86,8 +89,16 @@ struct Settings {
 
 using Lookup = std::function<std::optional<std::string>(std::string_view name)>;
 
-// Reads settings through `lookup`. Throws tuttiInvalidArgument naming the variable, its value and what is allowed.
-Settings ReadSettings(const Lookup& lookup);
+// A setting's text, and the variable that it comes from.
+struct Sourced {
+  std::string text;
+  std::string_view source;
+};
+using OtherLookup = std::function<std::optional<Sourced>(std::string_view name)>;
+
+// Reads settings through `lookup`, and through `other` those that it lacks. Throws tuttiInvalidArgument naming the
+// variable, its value and what is allowed.
+Settings ReadSettings(const Lookup& lookup, const OtherLookup& other = {});
 
 // A line for each former name of a setting that is set, for the user; empty if there is none.
 std::string FormerNamesIn(const Lookup& lookup);

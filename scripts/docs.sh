@@ -24,6 +24,8 @@ scripts/draw_modules.py "$(dirname "$tutti")/../modules.tsv" >docs/pictures/modu
 scripts/draw_walk.py >docs/pictures/walk.svg
 "$tutti" settings --markdown | between docs/settings.md settings
 scripts/nccl_functions.py table | between docs/nccl.md "nccl functions"
+environment=$(dirname "$tutti")/../interop/nccl/tutti_nccl_environment_table
+[ ! -x "$environment" ] || "$environment" | between docs/nccl_environment.md environment
 "$tutti" topo --table topology/testdata | between docs/topology.md rings
 "$tutti" topo --topo topology/testdata/dgxh100.xml --nodes 2 --svg docs/pictures/topology-dgxh100.svg >/dev/null
 "$tutti" topo --topo topology/testdata/dgx1v.xml --nodes 2 --svg docs/pictures/topology-dgx1v.svg >/dev/null

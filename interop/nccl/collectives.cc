@@ -1,4 +1,5 @@
 // Collectives, sends, receives and operators: forwarded to Tutti, with its checks and messages.
+#include "interop/nccl/calls_log.h"
 #include "interop/nccl/coll_config.h"
 #include "interop/nccl/convert.h"
 #include "interop/nccl/failure.h"
@@ -36,63 +37,74 @@ ncclResult_t Configured(const ncclCollConfig_t* config, ncclComm_t comm, cudaStr
 
 ncclResult_t ncclAllReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
+  LogCall({"AllReduce", sendbuff, recvbuff, count, datatype, comm, stream, op});
   return FromTutti(tuttiAllReduce(sendbuff, recvbuff, count, ToTutti(datatype), ToTutti(op), ToTutti(comm),
                                   StreamFor(comm, stream)));
 }
 
 ncclResult_t ncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  LogCall({"ReduceScatter", sendbuff, recvbuff, recvcount, datatype, comm, stream, op});
   return FromTutti(tuttiReduceScatter(sendbuff, recvbuff, recvcount, ToTutti(datatype), ToTutti(op), ToTutti(comm),
                                       StreamFor(comm, stream)));
 }
 
 ncclResult_t ncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
                            ncclComm_t comm, cudaStream_t stream) {
+  LogCall({"AllGather", sendbuff, recvbuff, sendcount, datatype, comm, stream});
   return FromTutti(
       tuttiAllGather(sendbuff, recvbuff, sendcount, ToTutti(datatype), ToTutti(comm), StreamFor(comm, stream)));
 }
 
 ncclResult_t ncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
                           cudaStream_t stream) {
+  LogCall({"AlltoAll", sendbuff, recvbuff, count, datatype, comm, stream});
   return FromTutti(tuttiAlltoAll(sendbuff, recvbuff, count, ToTutti(datatype), ToTutti(comm), StreamFor(comm, stream)));
 }
 
 ncclResult_t ncclReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
                         int root, ncclComm_t comm, cudaStream_t stream) {
+  LogCall({"Reduce", sendbuff, recvbuff, count, datatype, comm, stream, op, root});
   return FromTutti(tuttiReduce(sendbuff, recvbuff, count, ToTutti(datatype), ToTutti(op), root, ToTutti(comm),
                                StreamFor(comm, stream)));
 }
 
 ncclResult_t ncclBroadcast(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
                            ncclComm_t comm, cudaStream_t stream) {
+  LogCall({"Broadcast", sendbuff, recvbuff, count, datatype, comm, stream, 0, root});
   return FromTutti(
       tuttiBroadcast(sendbuff, recvbuff, count, ToTutti(datatype), root, ToTutti(comm), StreamFor(comm, stream)));
 }
 
 ncclResult_t ncclBcast(void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
                        cudaStream_t stream) {
+  LogCall({"Bcast", buff, buff, count, datatype, comm, stream, 0, root});
   return FromTutti(tuttiBcast(buff, count, ToTutti(datatype), root, ToTutti(comm), StreamFor(comm, stream)));
 }
 
 ncclResult_t ncclGather(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
                         ncclComm_t comm, cudaStream_t stream) {
+  LogCall({"Gather", sendbuff, recvbuff, count, datatype, comm, stream, 0, root});
   return FromTutti(
       tuttiGather(sendbuff, recvbuff, count, ToTutti(datatype), root, ToTutti(comm), StreamFor(comm, stream)));
 }
 
 ncclResult_t ncclScatter(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
                          ncclComm_t comm, cudaStream_t stream) {
+  LogCall({"Scatter", sendbuff, recvbuff, count, datatype, comm, stream, 0, root});
   return FromTutti(
       tuttiScatter(sendbuff, recvbuff, count, ToTutti(datatype), root, ToTutti(comm), StreamFor(comm, stream)));
 }
 
 ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
+  LogCall({"Send", sendbuff, nullptr, count, datatype, comm, stream, 0, peer, subsystem::kColl | subsystem::kP2p});
   return FromTutti(tuttiSend(sendbuff, count, ToTutti(datatype), peer, ToTutti(comm), StreamFor(comm, stream)));
 }
 
 ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
+  LogCall({"Recv", nullptr, recvbuff, count, datatype, comm, stream, 0, peer, subsystem::kColl | subsystem::kP2p});
   return FromTutti(tuttiRecv(recvbuff, count, ToTutti(datatype), peer, ToTutti(comm), StreamFor(comm, stream)));
 }
 

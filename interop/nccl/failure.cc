@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "interop/nccl/convert.h"
+#include "interop/nccl/debug_log.h"
 #include "interop/nccl/version.h"
 
 namespace tutti::nccl {
@@ -56,7 +57,9 @@ ncclResult_t Timeout() {
 ncclResult_t FromTutti(tuttiResult_t result) noexcept {
   if (result == tuttiSuccess || result == tuttiInProgress) return static_cast<ncclResult_t>(result);
   ThisThreads().is_last = false;
-  AnyThreads().Keep(tuttiGetLastError(nullptr));
+  const char* const text = tuttiGetLastError(nullptr);
+  AnyThreads().Keep(text);
+  DebugLog::Get().Warn(text);
   return CodeOf(result);
 }
 
@@ -65,6 +68,7 @@ ncclResult_t CodeOf(tuttiResult_t result) noexcept {
 }
 
 ncclResult_t Remember(ncclComm_t comm, ncclResult_t code, std::string_view text) noexcept {
+  DebugLog::Get().Warn(text);
   auto& last = ThisThreads();
   last.is_last = true;
   last.comm = comm;

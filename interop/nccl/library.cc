@@ -1,5 +1,6 @@
 // Calls that concern the library rather than a communicator.
 #include "interop/nccl/convert.h"
+#include "interop/nccl/debug_log.h"
 #include "interop/nccl/failure.h"
 #include "interop/nccl/version.h"
 
@@ -17,5 +18,4 @@ const char* ncclGetErrorString(ncclResult_t result) { return tuttiGetErrorString
 
 const char* ncclGetLastError(ncclComm_t comm) { return LastFailure(comm); }
 
-// TUTTI_DEBUG sets Tutti's logging once.
-void ncclResetDebugInit() {}
+void ncclResetDebugInit() { DebugLog::Get().Reset(); }

@@ -35,23 +35,6 @@ constexpr std::size_t kMostChunks = 256;
 // The most pieces in which a short-message protocol carries a longer message; beyond that, bulk is better everywhere.
 constexpr std::size_t kMaxShortChunks = 8;
 
-std::string NamesOf(schedule::Collective collective, int nranks) {
-  std::vector<std::string_view> names;
-  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
-    const auto algorithm = static_cast<tuttiAlgorithm_t>(i);
-    if (builders::Supports(algorithm, collective, nranks)) names.push_back(schedule::NameOf(algorithm));
-  }
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-tuttiAlgorithm_t ParseAlgorithm(std::string_view word) {
-  if (const auto algorithm = schedule::AlgorithmFromName(word)) return *algorithm;
-  std::vector<std::string_view> names;
-  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i)
-    names.push_back(schedule::NameOf(static_cast<tuttiAlgorithm_t>(i)));
-  Throw(tuttiInvalidArgument, "algorithm {} is unknown; known are {}", Quoted(word), fmt::join(names, ", "));
-}
-
 bool IsTwoLevel(tuttiAlgorithm_t algorithm) {
   return algorithm == tuttiAlgorithmTwoLevel || algorithm == tuttiAlgorithmTwoLevelTree;
 }
@@ -73,18 +56,20 @@ std::vector<int> ChannelCounts(const TuningContext& tuning, int unit, int lanes,
   // A count that the user forces is not fitted to the GPU: a launch refuses it with the numbers.
   if (tuning.forced.channels != 0) return {std::clamp(tuning.forced.channels / unit, 1, most)};
   if (tuning.most_lanes != 0) most = std::clamp(tuning.most_lanes / lanes, 1, most);
+  if (tuning.forced.most_channels != 0) most = std::clamp(tuning.forced.most_channels / unit, 1, most);
+  const int least = std::clamp((tuning.forced.least_channels + unit - 1) / unit, 1, most);
   if (tuning.threads == 0) {
     std::vector<int> counts;
     for (const int count : kGpuChannels) {
-      const int asked = std::clamp(count / unit, 1, most);
+      const int asked = std::clamp(count / unit, least, most);
       if (counts.empty() || counts.back() != asked) counts.push_back(asked);
     }
     return counts;
   }
   // One channel per thread, once each channel gets at least a line.
-  const int threads = std::clamp(tuning.threads / unit, 1, most);
-  if (threads == 1 || block_bytes / static_cast<std::size_t>(threads) < ring::kCacheLine) return {1};
-  return {1, threads};
+  const int threads = std::clamp(tuning.threads / unit, least, most);
+  if (threads == least || block_bytes / static_cast<std::size_t>(threads) < ring::kCacheLine) return {least};
+  return {least, threads};
 }
 
 // The protocol that the user forces, where GPUs can carry such a call by it. Block lengths that only pairs of ranks know
@@ -97,6 +82,12 @@ std::optional<ring::Protocol> ForcedOnGpus(tuttiAlgorithm_t algorithm, const Kin
   return forced;
 }
 
+// Whether the user leaves the protocol out, and GPUs have another one for such a call.
+bool LeftOutOnGpus(ring::Protocol protocol, const std::optional<ring::Protocol>& forced, const TuningContext& tuning) {
+  if (forced || tuning.forced.without != protocol) return false;
+  return protocol != ring::Protocol::bulk || tuning.gpu_slots.lines || tuning.gpu_slots.inlines;
+}
+
 // Shapes in which GPUs could move a channel's share of every block.
 std::vector<schedule::ProtocolConfig> GpuConfigs(tuttiAlgorithm_t algorithm, const Kind& kind,
                                                  const TuningContext& tuning, std::size_t share, bool refers) {
@@ -104,11 +95,15 @@ std::vector<schedule::ProtocolConfig> GpuConfigs(tuttiAlgorithm_t algorithm, con
   const auto protocol = ForcedOnGpus(algorithm, kind, tuning);
   // There must be one shape for any share, whatever protocol is forced: its longest.
   const schedule::ProtocolConfig last =
-      *std::find_if(kGpuConfigs.rbegin(), kGpuConfigs.rend(),
-                    [&](const auto& config) { return !protocol || config.protocol == *protocol; });
+      *std::find_if(kGpuConfigs.rbegin(), kGpuConfigs.rend(), [&](const auto& config) {
+        if (LeftOutOnGpus(config.protocol, protocol, tuning)) return false;
+        if (config.protocol == ring::Protocol::inlined && !tuning.gpu_slots.inlines && !protocol) return false;
+        return !protocol || config.protocol == *protocol;
+      });
   std::vector<schedule::ProtocolConfig> configs;
   for (schedule::ProtocolConfig config : kGpuConfigs) {
     if (protocol && *protocol != config.protocol) continue;
+    if (LeftOutOnGpus(config.protocol, protocol, tuning)) continue;
     if (config.protocol == ring::Protocol::inlined && !tuning.gpu_slots.inlines) continue;
     if (config.protocol == ring::Protocol::line && !tuning.gpu_slots.lines) continue;
     const bool longest = config == last;
@@ -130,18 +125,21 @@ std::vector<schedule::ProtocolConfig> HostConfigs(const Kind& kind, const Tuning
   const std::size_t most = RoundDown(tuning.bulk_capacity, ring::kCacheLine);
   std::vector<schedule::ProtocolConfig> configs;
   const auto short_protocol = [&](ring::Protocol protocol, const ring::SlotShape& shape) {
-    if (kind.pairwise ||
+    if (kind.pairwise || forced.without == protocol ||
         (forced.protocol ? *forced.protocol != protocol : forced.chunk_bytes != 0 && share > shape.capacity))
       return;
     const bool whole = share <= shape.capacity;
     const std::size_t chunk = whole ? shape.capacity : RoundDown(shape.capacity, ring::kCacheLine);
     // A line holds no multiple of a line besides its flag, so it takes whole blocks only.
-    if (chunk == 0 || (!forced.protocol && share > chunk * kMaxShortChunks)) return;
+    const bool only = forced.protocol || forced.without == ring::Protocol::bulk;
+    if (chunk == 0 || (!only && share > chunk * kMaxShortChunks)) return;
     configs.push_back({protocol, chunk});
   };
   short_protocol(ring::Protocol::line, ring::kLineShape);
   short_protocol(ring::Protocol::inlined, ring::kInlineShape);
-  if (forced.protocol && *forced.protocol != ring::Protocol::bulk && !configs.empty()) return configs;
+  const bool no_bulk =
+      forced.without == ring::Protocol::bulk || (forced.protocol && *forced.protocol != ring::Protocol::bulk);
+  if (no_bulk && !configs.empty()) return configs;
   const auto bulk = [&](std::size_t chunk) {
     if (!tuning.cma || !forced.cma.value_or(false)) configs.push_back({ring::Protocol::bulk, chunk});
     if (tuning.cma && forced.cma.value_or(true)) configs.push_back({ring::Protocol::bulk, chunk, true});
@@ -197,34 +195,6 @@ schedule::Collective ParseCollective(std::string_view word) {
   Throw(tuttiInvalidArgument, "collective {} is unknown; known are {}", Quoted(word), fmt::join(names, ", "));
 }
 
-void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced) {
-  std::array<std::optional<tuttiAlgorithm_t>, schedule::kScheduledCollectives> pairs;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string_view word(text.data() + begin, end - begin);
-    begin = end + 1;
-    const auto colon = word.find(':');
-    const auto algorithm = ParseAlgorithm(colon == word.npos ? word : word.substr(colon + 1));
-    if (colon != word.npos) {
-      const int c = static_cast<int>(ParseCollective(word.substr(0, colon)));
-      if (!builders::Supports(algorithm, static_cast<schedule::Collective>(c), nranks)) {
-        Throw(tuttiInvalidArgument, "TUTTI_ALGO={}: {} does not support {} on {} ranks; available are {}", Quoted(text),
-              schedule::NameOf(algorithm), schedule::NameOf(static_cast<schedule::Collective>(c)), nranks,
-              NamesOf(static_cast<schedule::Collective>(c), nranks));
-      }
-      pairs[c] = algorithm;
-      continue;
-    }
-    for (int c = 0; c < schedule::kScheduledCollectives; ++c) {
-      forced.algorithm[c] = algorithm;
-    }
-  }
-  for (int c = 0; c < schedule::kScheduledCollectives; ++c) {
-    if (pairs[c]) forced.algorithm[c] = pairs[c];
-    forced.by_name[c] = pairs[c].has_value();
-  }
-}
-
 std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {
   if (algorithm == tuttiAlgorithmPeerMemory && !tuning.one_launch) {
     return "does not support ranks that share no process and GPU";
@@ -256,7 +226,14 @@ std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Tu
   return "";
 }
 
-std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {
+namespace {
+
+bool Allows(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {
+  return (tuning.forced.allowed[static_cast<std::size_t>(kind.collective)] & SetOf(algorithm)) != 0;
+}
+
+// WhyNot, but for the algorithms that the user leaves to choose among.
+std::string WhyNotByItself(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {
   if (auto why = WhyImpossible(algorithm, kind, tuning); !why.empty()) return why;
   const auto forced = tuning.forced.algorithm[static_cast<std::size_t>(kind.collective)];
   if (forced && WhyImpossible(*forced, kind, tuning).empty()) {
@@ -264,8 +241,11 @@ std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningCon
   }
   if (builders::IsBaseline(algorithm)) return "is a baseline, used only if forced";
   if (IsTwoLevel(algorithm) && tuning.where.nodes() <= 1) return "needs several nodes; there is one";
-  if (schedule::IsReducing(kind.collective) && kind.low_precision && !RoundsOnce(algorithm, tuning) &&
-      WhyImpossible(tuttiAlgorithmDirect, kind, tuning).empty()) {
+  // Two-shot has the same form as direct. Only if the user leaves out both, sums are rounded on their way.
+  const bool rounds_once =
+      (Allows(tuttiAlgorithmDirect, kind, tuning) || Allows(tuttiAlgorithmTwoShot, kind, tuning)) &&
+      WhyImpossible(tuttiAlgorithmDirect, kind, tuning).empty();
+  if (schedule::IsReducing(kind.collective) && kind.low_precision && !RoundsOnce(algorithm, tuning) && rounds_once) {
     return "rounds partial sums to a low-precision type";
   }
   // Pricing them would take longer than it could ever save.
@@ -277,6 +257,17 @@ std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningCon
   if (algorithm == tuttiAlgorithmBruck && kind.collective == schedule::Collective::all_to_all &&
       tuning.nranks > kMaxFullExchange) {
     return "is considered up to 64 ranks only: it moves n/2 log n blocks, one slot each";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {
+  if (auto why = WhyNotByItself(algorithm, kind, tuning); !why.empty() || Allows(algorithm, kind, tuning)) return why;
+  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
+    const auto other = static_cast<tuttiAlgorithm_t>(i);
+    if (Allows(other, kind, tuning) && WhyNotByItself(other, kind, tuning).empty()) return "is left out by TUTTI_ALGO";
   }
   return "";
 }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
@@ -32,20 +33,39 @@ std::string ToString(const Kind& kind);  // "all_reduce, low precision"
 // "all_reduce", "allreduce" and so on. Throws tuttiInvalidArgument for other words, listing the valid ones.
 schedule::Collective ParseCollective(std::string_view word);
 
+using AlgorithmSet = std::uint32_t;
+static_assert(tuttiNumAlgorithms <= 32);
+constexpr AlgorithmSet SetOf(tuttiAlgorithm_t algorithm) { return AlgorithmSet{1} << algorithm; }
+inline constexpr AlgorithmSet kAnyAlgorithm = ~AlgorithmSet{0};
+constexpr auto FilledWith(AlgorithmSet set) {
+  std::array<AlgorithmSet, schedule::kScheduledCollectives> sets{};
+  sets.fill(set);
+  return sets;
+}
+
 // Choices that the user forces; the same on all ranks.
 struct Forced {
   std::array<std::optional<tuttiAlgorithm_t>, schedule::kScheduledCollectives> algorithm = {};
   std::array<bool, schedule::kScheduledCollectives> by_name =
       {};                       // the algorithm was forced for this collective by name
+  // The algorithms that are left to choose among, one bit each.
+  std::array<AlgorithmSet, schedule::kScheduledCollectives> allowed = FilledWith(kAnyAlgorithm);
   int channels = 0;             // 0: free
+  int least_channels = 0;       // where they are free; 0: any
+  int most_channels = 0;        // likewise
   std::size_t chunk_bytes = 0;  // 0: free
   std::optional<ring::Protocol> protocol;
+  std::optional<ring::Protocol> without;  // this protocol, where another one can carry the call
   std::optional<bool> cma;  // ProtocolConfig::cma, wherever a schedule lets slots refer to memory
 };
 
 // TUTTI_ALGO: algorithms and collective:algorithm pairs, separated by commas; pairs win. An algorithm alone is ignored
-// where it is impossible. Throws tuttiInvalidArgument if a word is unknown or a pair is impossible on `nranks`.
+// where it is impossible. In an algorithm's place, "ring+direct" leaves these to choose among, and "^ring+direct" all
+// others; either is ignored where nothing would be left. Throws tuttiInvalidArgument if a word is unknown or a pair with
+// one algorithm is impossible on `nranks`.
 void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced);
+// TUTTI_PROTO: a protocol, or "^" and one to leave out; "": any. REQUIRES: the setting takes the text.
+void ParseForcedProtocol(const std::string& text, Forced& forced);
 
 // Each costs the GPU a thread block for each lane. 24 fill the links of a DGX A100 or H100, and NCCL takes no more there
 // (selection/simulator/testdata/systems.csv). A ring on B200, whose links are twice as fast, gains a fifth from 32

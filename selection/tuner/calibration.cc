@@ -68,8 +68,10 @@ std::string ToJson(const Calibration& calibration) {
 bool Calibration::TableFor(const cost_model::TuningContext& tuning, SelectionTable& table) const {
   // Measurements hold for free choices, with one thread a rank.
   const cost_model::Forced& forced = tuning.forced;
-  bool free = forced.channels == 0 && forced.chunk_bytes == 0 && !forced.protocol && !forced.cma &&
-              !tuning.deterministic && tuning.threads == 1;
+  bool free = forced.channels == 0 && forced.least_channels <= 1 && forced.most_channels == 0 &&
+              forced.chunk_bytes == 0 && !forced.protocol && !forced.without && !forced.cma &&
+              forced.allowed == cost_model::FilledWith(cost_model::kAnyAlgorithm) && !tuning.deterministic &&
+              tuning.threads == 1;
   for (const auto& algorithm : forced.algorithm) free = free && !algorithm;
   if (!free) return false;
   for (const auto& text : tables) {

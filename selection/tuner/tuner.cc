@@ -119,6 +119,29 @@ std::vector<Estimate> Tuner::Compare(const cost_model::Kind& kind, std::size_t b
   return all;
 }
 
+std::vector<Estimate> Tuner::Offers(const cost_model::Kind& kind, std::size_t bytes) {
+  std::vector<Estimate> offers;
+  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
+    const auto algorithm = static_cast<tuttiAlgorithm_t>(i);
+    if (!cost_model::WhyNot(algorithm, kind, tuning_).empty()) continue;
+    const cost_model::CostModel& cost_model = CostModelOf(algorithm, kind.collective);
+    const std::size_t block = cost_model::BlockBytes(cost_model.pieces(), bytes);
+    for (const auto& way : cost_model::WaysToMove(algorithm, kind, tuning_, block, cost_model.on_gpu())) {
+      const double us = Microseconds(way, kind, bytes);
+      const auto alike = std::find_if(offers.begin(), offers.end(), [&](const Estimate& offer) {
+        return offer.algorithm == algorithm && offer.candidate.channels == way.channels &&
+               offer.candidate.config.protocol == way.config.protocol;
+      });
+      if (alike == offers.end()) {
+        offers.push_back({algorithm, "", way, us});
+      } else if (us < alike->us) {
+        *alike = {algorithm, "", way, us};
+      }
+    }
+  }
+  return offers;
+}
+
 // The best candidate of this size, if it beats `incumbent` by enough, is preferred among those that are alike, or the
 // incumbent's slots are too short.
 std::optional<Estimate> Tuner::Better(const cost_model::Candidate& incumbent, const cost_model::Kind& kind,

@@ -32,6 +32,12 @@ class Tuner {
   double Microseconds(const cost_model::Candidate& candidate, const cost_model::Kind& kind, std::size_t bytes);
   // Every algorithm, the cheapest first, those that are out of the question last.
   std::vector<Estimate> Compare(const cost_model::Kind& kind, std::size_t bytes);
+  // Every algorithm that may serve, by every protocol and number of channels that it could have, each in its best chunks.
+  std::vector<Estimate> Offers(const cost_model::Kind& kind, std::size_t bytes);
+  // Of the whole schedule. REQUIRES: the candidate's algorithm may serve.
+  int ChannelsOf(const cost_model::Candidate& candidate, schedule::Collective collective) {
+    return candidate.channels * CostModelOf(candidate.algorithm, collective).unit_channels();
+  }
   // The row of one kind.
   std::vector<TableEntry> MakeRow(const cost_model::Kind& kind);
   // Keeps rows that `table` already has. `threads` threads share the work.

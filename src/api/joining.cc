@@ -12,8 +12,16 @@
 namespace tutti::api {
 namespace {
 
+// A number that tells rendezvous apart.
+std::uint64_t IdOf(const bootstrap::JoinTicket& ticket) {
+  std::uint64_t hash = 0;
+  for (const auto each : ticket.job) hash = ring::Mix(hash ^ static_cast<std::uint64_t>(each));
+  return hash;
+}
+
 tuttiResult_t JoinWith(tuttiComm_t* comm, const bootstrap::JoinTicket& ticket, int nranks, int rank,
-                       const comm::Options& options) {
+                       comm::Options options) {
+  options.id = IdOf(ticket);
   return launch::JoinInto(comm, rank, nranks, options, nullptr, [=](tuttiComm& handle) {
     return std::make_unique<comm::Communicator>(ticket, nranks, rank, options, Cancellation(handle.cancel));
   });
@@ -59,6 +67,7 @@ using namespace tutti::api;  // NOLINT
 tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id) {
   return launch::Guard(nullptr, [&] {
     launch::CheckOutput("uniqueId", id);
+    CheckExtension();
     const auto& settings = GlobalSettings();
     *id = bootstrap::EncodeUniqueId(settings.comm_id.empty()
                                         ? bootstrap::OpenRendezvous(settings)

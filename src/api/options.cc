@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/extension.h"
 #include "base/plain_text.h"
 #include "src/memory/device_buffers.h"
 
@@ -46,14 +47,20 @@ comm::Options WithConfig(comm::Options options, const tuttiConfig_t* given) {
 
 }  // namespace
 
+void CheckExtension() {
+  if (auto* const check = TheExtension().check) RequireSuccess(check);
+}
+
 comm::Options OptionsOf(const tuttiConfig_t* given) {
+  CheckExtension();
   const auto& settings = GlobalSettings();
-  return WithConfig({settings, "", true, settings.gpu ? memory::CurrentCudaDevice() : TUTTI_DEVICE_NONE}, given);
+  return WithConfig({settings, "", true, settings.gpu ? memory::CurrentCudaDevice() : TUTTI_DEVICE_NONE, 0}, given);
 }
 
 comm::Options OptionsOf(const comm::Communicator& parent, const tuttiConfig_t* given) {
   auto options = parent.options();
   options.name.clear();
+  options.id = 0;
   return WithConfig(std::move(options), given);
 }
 

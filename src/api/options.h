@@ -13,4 +13,7 @@ comm::Options OptionsOf(const tuttiConfig_t* given);
 // Options of a communicator derived from `parent`: the parent's where the config sets nothing.
 comm::Options OptionsOf(const comm::Communicator& parent, const tuttiConfig_t* given);
 
+// Throws what the library on top finds wrong with what the user has set.
+void CheckExtension();
+
 }  // namespace tutti::api

@@ -1,10 +1,11 @@
-// The C boundary of settings.
+// The C boundary of settings and extensions.
 #include "base/settings.h"
 
 #include <memory>
 #include <string_view>
 #include <vector>
 
+#include "base/extension.h"
 #include "base/threads/made_once.h"
 #include "src/launch/handle.h"
 
@@ -28,6 +29,13 @@ const std::vector<Told>& AllTold() {
 }
 
 }  // namespace
+
+tuttiResult_t tuttiExtend(const tuttiExtension_t* extension) {
+  return launch::Guard(nullptr, [&] {
+    launch::CheckOutput("extension", extension);
+    RegisterExtension(*extension);
+  });
+}
 
 tuttiResult_t tuttiGetSetting(int index, const char** name, const char** value) {
   return launch::Guard(nullptr, [&] {

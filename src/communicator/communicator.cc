@@ -53,8 +53,8 @@ void Communicator::SetUp(Deadline deadline) {
       fmt::format("{:02x}", fmt::join(auth::KeyedHash<16>(control_plane_->data_key(), "tutti communicator", {}), ""));
   if (agreement_.programs) programs_ = plan::Programs(options_.settings, tuning.forced, rank, nranks, MakeAllGather());
 
-  const int channels =
-      std::max({cost_model::kFewestChannels, options_.settings.channels, agreement_.threads, programs_.connections()});
+  const int channels = std::max({cost_model::kFewestChannels, options_.settings.channels,
+                                 options_.settings.min_channels, agreement_.threads, programs_.connections()});
   // One more channel for messages between pairs, which are ordered separately.
   fabric_ = std::make_unique<shm::Fabric>(rank, hosts, channels + 1, options_.settings, MakeAllGather(), deadline);
   windows_.emplace(*fabric_);
@@ -83,10 +83,13 @@ void Communicator::SetUp(Deadline deadline) {
   tuning.deterministic = options_.settings.deterministic;
   tuning.forced.channels = options_.settings.channels;
   tuning.forced.chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
-  tuning.forced.protocol = ring::ProtocolFromName(options_.settings.protocol);
+  tuning.forced.least_channels = options_.settings.min_channels;
+  tuning.forced.most_channels = options_.settings.max_channels;
+  cost_model::ParseForcedProtocol(options_.settings.protocol, tuning.forced);
+  external_tuner_ = plan::ExternalTuner::Open(facts());
   if (why_no_device_.empty()) MakeDeviceContext(tuning, deadline);
   selector_ = std::make_unique<plan::PlanSelector>(std::move(tuning), programs_, processors, network_.costs,
-                                                   options_.settings, rank, MakeAllGather());
+                                                   options_.settings, external_tuner_.get(), rank, MakeAllGather());
   const int busy = agreement_.neighbours * agreement_.threads;
   wait_policy_ = host::ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores);
   stream_wait_policy_ = host::ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores, host::WhoWaits::stream);
@@ -118,9 +121,9 @@ void Communicator::SetUp(Deadline deadline) {
 void Communicator::MakeDeviceContext(cost_model::TuningContext tuning, Deadline deadline) {
   const auto& roster = control_plane_->roster();
   const auto key = auth::DeriveKey(control_plane_->data_key(), "tutti GPUs", {});
-  device_ = device::DeviceContext::Make(
-      {options_.device, &options_.settings, &system_, &fabric_->hosts(), &roster, key, std::move(tuning)}, rank(),
-      size(), MakeAllGather(), deadline, &why_no_device_);
+  device_ = device::DeviceContext::Make({options_.device, &options_.settings, &system_, &fabric_->hosts(), &roster, key,
+                                         std::move(tuning), external_tuner_.get()},
+                                        rank(), size(), MakeAllGather(), deadline, &why_no_device_);
   if (device_ == nullptr) {
     if (rank() == 0) Log(Subject::init, "host memory only: {}", why_no_device_);
     return;

@@ -25,6 +25,7 @@
 #include "src/init/agreement.h"
 #include "src/init/host_network.h"
 #include "src/memory/windows.h"
+#include "src/plan/external_tuner.h"
 #include "src/plan/plan_selector.h"
 #include "src/plan/programs.h"
 #include "topology/graph/system.h"
@@ -37,7 +38,11 @@ struct Options {
   std::string name;
   bool blocking = true;
   int device = TUTTI_DEVICE_NONE;
+  std::uint64_t id = 0;  // of the rendezvous, equal on all ranks; 0: not known before they meet
 };
+
+// As far as they are known before the communicator is made. Asks the CUDA driver.
+tuttiCommFacts_t FactsOf(const Options& options, int rank, int nranks);
 
 class Communicator {
  public:
@@ -55,6 +60,8 @@ class Communicator {
   // The host of each rank, in any numbers.
   const std::vector<int>& host_of() const { return fabric_->hosts().host_of; }
   const Options& options() const { return options_; }
+  // For the library on top; without a handle. REQUIRES: the ranks have met.
+  tuttiCommFacts_t facts() const;
 
   // One thread at a time drives a communicator.
   void lock() {
@@ -210,6 +217,7 @@ class Communicator {
   std::optional<memory::Windows> windows_;
   std::unique_ptr<shrink::MembershipAgreement> membership_agreement_;
   std::unique_ptr<diagnostics::FailureDetector> failure_detector_;
+  std::unique_ptr<plan::ExternalTuner> external_tuner_;  // null: there is none
   std::unique_ptr<plan::PlanSelector> selector_;
   host::WaitPolicy wait_policy_;
   host::WaitPolicy stream_wait_policy_;

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/numbers/datatype.h"
+#include "src/plan/external_tuner.h"
 
 namespace tutti::comm {
 namespace {
@@ -20,7 +21,8 @@ Operations::Operations(const Parts& parts, const plan::PlanContext& context)
       control_(parts.fabric.control(parts.fabric.rank())),
       plans_(context),
       recorder_(control_),
-      keeps_calls_(parts.trace == nullptr && parts.programs.empty() && !parts.settings.check) {
+      reports_(plan::WantsPlans()),
+      keeps_calls_(parts.trace == nullptr && parts.programs.empty() && !parts.settings.check && !reports_) {
   sent_.resize(static_cast<std::size_t>(parts.fabric.nranks()));
   received_.resize(static_cast<std::size_t>(parts.fabric.nranks()));
 }
@@ -28,6 +30,10 @@ Operations::Operations(const Parts& parts, const plan::PlanContext& context)
 Active Operations::Begin(const plan::Operation& operation) {
   const auto packed = plan::PackCall(operation);
   Active active{&operation, &plans_.Find(operation, packed)};
+  if (reports_) [[unlikely]] {
+    plan::ReportPlan(parts_.fabric.rank(), parts_.fabric.nranks(), operation, active.plan->choice,
+                     active.plan->plan.channels().size());
+  }
   if (operation.point_to_point()) {
     auto& orders = operation.collective == schedule::Collective::send ? sent_ : received_;
     auto& order = orders[static_cast<std::size_t>(operation.root)];

@@ -118,6 +118,7 @@ class Operations {
   CallOrder collectives_;
   std::vector<CallOrder> sent_, received_;  // messages by peer
   std::byte barrier_input_{}, barrier_output_{};
+  const bool reports_;  // every call's plan, to the library on top
   const bool keeps_calls_;
   RepeatedCalls repeated_;
   std::atomic<tuttiAlgorithm_t> last_algorithm_{tuttiAlgorithmNone};

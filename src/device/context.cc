@@ -147,6 +147,7 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
                                   [this](int peer) { return fabric_->across()->With(peer); });
     context.network_costs = network_.costs;
   }
+  context.external = setup.external;
   context.network = network_.engine.get();
   context.transport = network_.transport;
   context.device = device_.get();
@@ -397,6 +398,7 @@ DevicePart DeviceContext::Prepare(std::span<const plan::Operation* const> operat
     queue->threads = std::max(queue->threads, plan.program.threads());
     ++plan.operations;
     last_plan_ = &plan;
+    if (reports_) plan::ReportPlan(rank_, nranks_, *operation, plan.choice, schedule.channels.size());
   }
   enqueued_.fetch_add(operations.size(), std::memory_order_release);
   if (proxy_ != nullptr) proxy_->Wake();

@@ -31,6 +31,7 @@ struct DeviceSetup {
   const std::vector<bootstrap::Process>* roster = nullptr;
   auth::SecretKey key;               // for connections to other hosts
   cost_model::TuningContext tuning;  // the host side's: what is forced, what is deterministic
+  const plan::ExternalTuner* external = nullptr;  // outlives the context
 };
 
 class DeviceContext {
@@ -85,6 +86,7 @@ class DeviceContext {
 
   int rank_, nranks_;
   bool zero_copy_;
+  bool reports_ = plan::WantsPlans();
   std::unique_ptr<cuda_transport::CudaDevice> device_;
   std::shared_ptr<const cuda::KernelModule> kernels_;
   std::unique_ptr<shm::Fabric> shm_;  // control blocks, for the failure detector

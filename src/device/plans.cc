@@ -145,6 +145,9 @@ DevicePlans::DevicePlans(DevicePlanContext context, const topology::System& syst
   };
   slots_table_ = table_of(kSlotsTable, slots_tuning_);
   table_ = HasMore() ? table_of(kTable, context_.tuning) : slots_table_;
+  if (context_.external == nullptr) return;
+  pricing_ = std::make_unique<plan::Pricing>(MachineFor(context_, system), context_.tuning);
+  slots_pricing_ = std::make_unique<plan::Pricing>(MachineFor(context_, system), slots_tuning_);
 }
 
 cost_model::TuningContext DevicePlans::SlotsAlone() const {
@@ -241,7 +244,7 @@ class DevicePlans::DevicePlanner final : public plan::CallPlanner {
   MessagePlan PlanMessage(std::size_t bytes) const override {
     return {MessageChannels(bytes, tuning()), tuning().max_channels, MessageConfig(bytes, tuning().gpu_slots)};
   }
-  CollectivePlan PlanCollective(const plan::Operation& /*asked*/, const plan::Operation& operation,
+  CollectivePlan PlanCollective(const plan::Operation& asked, const plan::Operation& operation,
                                 const cost_model::Kind& kind, std::size_t bytes) const override {
     // Only blocks of equal lengths lie at the same offsets in all ranks' buffers, and only a rank knows its scalar.
     const bool may_share = tuning().one_launch && operation.plain() && !operation.scaled;
@@ -251,6 +254,10 @@ class DevicePlans::DevicePlanner final : public plan::CallPlanner {
     auto choice = may_share || may_switch
                       ? plan::ChooseFrom(plans_.table_, "", tuning(), kind, bytes)
                       : plan::ChooseFrom(plans_.slots_table_, "", plans_.slots_tuning_, kind, bytes);
+    if (const auto* const external = plans_.context_.external) {
+      auto& pricing = may_share || may_switch ? *plans_.pricing_ : *plans_.slots_pricing_;
+      choice = external->Choose(pricing, asked, kind, bytes, std::move(choice));
+    }
     auto schedule = plans_.Fitted(operation, choice.candidate);
     return {std::move(choice), std::move(schedule)};
   }
@@ -264,7 +271,8 @@ std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const plan::Operation& asked,
   auto planned = plan::PlanCall(asked, DevicePlanner(*this));
   Log(Subject::select, "rank {}: on the GPU: {}", rank_, planned.Describe(packed, asked.count));
   const auto used = plan::BytesUsed(planned.extents);
-  const cuda::CallIdentity identity{plan::SignatureOf(asked), packed, asked.count};
+  const cuda::CallIdentity identity{plan::SignatureOf(asked, planned, context_.external != nullptr), packed,
+                                    asked.count};
   auto plan = std::unique_ptr<DevicePlanEntry>(
       new DevicePlanEntry{std::move(planned.choice),
                           cuda::DeviceProgram(std::move(planned.schedule), std::move(planned.extents), planned.config,

@@ -12,6 +12,7 @@
 #include "executors/cuda/device_program.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/tuner/tuner.h"
+#include "src/plan/external_tuner.h"
 #include "src/plan/plan_selector.h"
 #include "src/plan/planning.h"
 #include "topology/graph/system.h"
@@ -26,6 +27,7 @@ struct DevicePlanContext {
   std::optional<cost_model::NetworkCosts> network_costs;
   cuda_transport::DeviceArena* arena;
   cost_model::TuningContext tuning;  // equal on all ranks
+  const plan::ExternalTuner* external = nullptr;  // outlives this
 };
 
 struct DevicePlanEntry {
@@ -76,6 +78,7 @@ class DevicePlans {
   int rank_;
   cost_model::TuningContext slots_tuning_;  // SlotsAlone()
   tuner::SelectionTable table_, slots_table_;
+  std::unique_ptr<plan::Pricing> pricing_, slots_pricing_;  // for an external tuner
   std::unordered_map<plan::PlanKey, std::unique_ptr<DevicePlanEntry>, plan::PlanKeyHash> plans_;
   std::array<Done, TUTTI_COUNTED_ALGORITHMS> done_{};  // by forgotten plans
 };

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/extension.h"
 #include "base/plain_text.h"
 #include "topology/detect/host.h"
 #include "transports/shm/gather_values.h"
@@ -18,6 +19,8 @@ struct Terms {
   detect::CpuMask cpus;
   std::int32_t quota;
   std::int32_t channels;
+  std::int32_t min_channels;
+  std::int32_t max_channels;
   std::int64_t chunk_bytes;
   std::int64_t count_from;
   std::int32_t deterministic;
@@ -31,6 +34,7 @@ struct Terms {
   std::array<char, 16> net;
   std::array<char, 16> protection;
   std::array<char, 256> algorithm;
+  std::array<char, 64> tuner;
 };
 
 // Names are compared only up to this length: longer ones that differ beyond it count as equal.
@@ -59,6 +63,13 @@ void RequireEqual(std::string_view what, const std::array<char, N>& first, const
   RequireEqual(what, text(first), text(other), rank);
 }
 
+// Plans depend on it.
+std::string NameOfTuner() {
+  auto* const tuner = TheExtension().tuner;
+  const char* const name = tuner == nullptr ? nullptr : tuner();
+  return name == nullptr ? "" : name;
+}
+
 }  // namespace
 
 Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts& hosts,
@@ -66,6 +77,8 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
   const Terms mine{detect::AllowedCpus(),
                    static_cast<std::int32_t>(detect::QuotaCpus()),
                    settings.channels,
+                   settings.min_channels,
+                   settings.max_channels,
                    settings.chunk_bytes,
                    settings.count_from,
                    settings.deterministic,
@@ -78,7 +91,8 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
                    Padded<16>(settings.protocol),
                    Padded<16>(settings.net),
                    Padded<16>(settings.data_protection),
-                   Padded<256>(settings.algorithm)};
+                   Padded<256>(settings.algorithm),
+                   Padded<64>(NameOfTuner())};
   const auto all = shm::GatherValues(all_gather, mine);
   const auto& first = all.front();
   Agreement agreement;
@@ -88,6 +102,9 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
   for (std::size_t r = 0; r < all.size(); ++r) {
     const auto& theirs = all[r];
     RequireEqual("channels (TUTTI_CHANNELS)", first.channels, theirs.channels, r);
+    RequireEqual("the least channels (TUTTI_MIN_CHANNELS)", first.min_channels, theirs.min_channels, r);
+    RequireEqual("the most channels (TUTTI_MAX_CHANNELS)", first.max_channels, theirs.max_channels, r);
+    RequireEqual("the tuner plug-in", first.tuner, theirs.tuner, r);
     RequireEqual("chunk (TUTTI_CHUNK)", first.chunk_bytes, theirs.chunk_bytes, r);
     RequireEqual("deterministic (TUTTI_DETERMINISTIC)", first.deterministic, theirs.deterministic, r);
     RequireEqual("check (TUTTI_CHECK)", first.check, theirs.check, r);

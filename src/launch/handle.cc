@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/extension.h"
 #include "base/fork_safe_mutex.h"
 #include "base/plain_text.h"
 #include "base/threads/made_once.h"
@@ -57,6 +58,11 @@ void Free(tuttiComm& handle) {
   while (!handle.life.TryFree()) patience.Pause();
   // After an abort, the background thread may still be busy with other communicators of a group.
   if (const auto background = std::exchange(handle.background, nullptr)) background->Leave();
+  if (auto* const ending = TheExtension().ending; ending != nullptr && handle.communicator != nullptr) {
+    auto facts = handle.communicator->facts();
+    facts.comm = &handle;
+    ending(&facts);
+  }
   handle.communicator.reset();
   handle.life.Retire();
   std::shared_ptr<tuttiComm> oldest;  // destroyed after the lock is released

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "base/extension.h"
 #include "src/launch/entries.h"
 
 namespace tutti::launch {
@@ -23,6 +24,12 @@ void FailToJoin(tuttiComm& handle, tuttiComm_t* out, const Error& failure) {
   handle.life.Joined();
 }
 
+void Tell(void (*hook)(const tuttiCommFacts_t*), tuttiCommFacts_t facts, tuttiComm& handle, tuttiComm* parent) {
+  facts.comm = &handle;
+  facts.parent = parent;
+  hook(&facts);
+}
+
 void EnterWork(Entries& entries, const std::shared_ptr<tuttiComm>& handle, bool pending) {
   if (!pending) {
     entries.EnterJoin(handle);
@@ -32,8 +39,12 @@ void EnterWork(Entries& entries, const std::shared_ptr<tuttiComm>& handle, bool 
 }
 
 // Makes the communicator and publishes it. Throws if it cannot be made, or was aborted before it was ready.
-void MakeIn(tuttiComm& handle, const Make& make) {
+void MakeIn(tuttiComm& handle, const Make& make, const comm::Options& options, tuttiComm* parent) {
+  if (auto* const joining = TheExtension().joining) {
+    Tell(joining, comm::FactsOf(options, handle.rank, handle.nranks), handle, parent);
+  }
   auto communicator = make(handle);
+  if (auto* const joined = TheExtension().joined) Tell(joined, communicator->facts(), handle, parent);
   handle.rank.store(communicator->rank(), std::memory_order_relaxed);
   handle.nranks.store(communicator->size(), std::memory_order_relaxed);
   handle.communicator = std::move(communicator);
@@ -59,11 +70,11 @@ tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const comm::Optio
     join.runner = handle;
     join.waiting.push_back(handle);
     if (parent != nullptr) join.waiting.push_back(parent->shared_from_this());
-    join.body = [handle, out, users = join.waiting, make = std::move(make)](bool pending) {
+    join.body = [handle, out, users = join.waiting, options, parent, make = std::move(make)](bool pending) {
       Entries entries;
       const auto result = Guard(handle.get(), [&] {
         for (const auto& user : users) EnterWork(entries, user, pending);
-        MakeIn(*handle, make);
+        MakeIn(*handle, make, options, parent);
       });
       if (result == tuttiSuccess) return result;
       const Error failure(result, LastError(nullptr));

@@ -164,6 +164,21 @@ int CurrentCudaDevice() {
   return driver->cuCtxGetDevice(&device) == cuda_transport::kCuSuccess ? device : TUTTI_DEVICE_NONE;
 }
 
+std::uint64_t BusIdOf(int device) {
+  const cuda_transport::CudaDriver* const driver = DriverInUse();
+  cuda_transport::CuDevice handle = 0;
+  if (driver == nullptr || driver->cuDeviceGet(&handle, device) != cuda_transport::kCuSuccess) return 0;
+  std::uint64_t id = 0;
+  for (const auto& [attribute, shift] :
+       {std::pair(cuda_transport::kCuPciDomain, 20), std::pair(cuda_transport::kCuPciBus, 12),
+        std::pair(cuda_transport::kCuPciDevice, 4)}) {
+    int value = 0;
+    if (driver->cuDeviceGetAttribute(&value, attribute, handle) != cuda_transport::kCuSuccess) return 0;
+    id |= static_cast<std::uint64_t>(value) << shift;
+  }
+  return id;
+}
+
 int CudaDevicesInUse() {
   if (CurrentCudaDevice() == TUTTI_DEVICE_NONE) return 0;
   int count = 0;

@@ -47,6 +47,8 @@ void RequireHostCall(const plan::Operation& operation, tuttiStream_t stream, std
 
 // The device of the calling thread's current CUDA context; TUTTI_DEVICE_NONE if it has none. Does not start CUDA.
 int CurrentCudaDevice();
+// Domain << 20 | bus << 12 | device << 4 of its place on PCI; 0 if CUDA does not tell.
+std::uint64_t BusIdOf(int device);
 // The number of this process's devices; 0 if it does not use CUDA.
 int CudaDevicesInUse();
 

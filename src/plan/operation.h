@@ -103,7 +103,8 @@ Operation UnpackCall(std::uint64_t packed, std::uint64_t count);
 // "all_reduce(count=1024, float32, sum)", "broadcast(count=8, int32, root=2)", "send(count=4, int8, to rank 3)".
 std::string DescribeCall(std::uint64_t packed, std::uint64_t count);
 
-// How calls with equal descriptions differ: " with other recvcounts". Empty if the descriptions differ.
+// How calls with equal descriptions and other signatures differ: " with other recvcounts". Empty if the descriptions
+// differ.
 std::string_view WhereAlike(std::uint64_t packed, std::uint64_t count, std::uint64_t other, std::uint64_t other_count);
 
 // The k-th message of a group to oneself matches the k-th from oneself. Throws tuttiInvalidUsage if they do not match.

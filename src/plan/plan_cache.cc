@@ -115,7 +115,7 @@ class PlanCache::HostPlanner final : public CallPlanner {
       for (std::string line; std::getline(candidates, line);) Log(Subject::select, "{}", line);
     }
     if (serving != nullptr) return {context_.selector->Choose(*serving, kind, bytes), serving->own()};
-    auto choice = context_.selector->Choose(kind, bytes);
+    auto choice = context_.selector->Choose(asked, kind, bytes);
     auto schedule = BuiltSchedule(operation, choice.candidate, tuning(), rank());
     return {std::move(choice), std::move(schedule)};
   }
@@ -127,8 +127,9 @@ class PlanCache::HostPlanner final : public CallPlanner {
 std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
   auto planned = PlanCall(asked, HostPlanner(context_));
   const std::string described = planned.Describe(PackCall(asked), asked.count);
+  const auto signature = SignatureOf(asked, planned, context_.selector->tuned());
   auto plan = std::make_unique<BoundPlan>(std::move(planned), Scheduled(asked), context_);
-  plan->signature = SignatureOf(asked);
+  plan->signature = signature;
   Log(Subject::select, "rank {}: {}{}", context_.fabric->rank(), described,
       plan->StreamsOutput(asked) ? "; non-temporal stores" : "");
   return plan;

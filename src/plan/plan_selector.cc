@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/files/files.h"
+#include "base/files/json.h"
 #include "selection/tuner/calibration.h"
 #include "src/bootstrap/rank_zero.h"
 #include "src/plan/planning.h"
@@ -19,6 +20,11 @@ constexpr char kOrigin[] = "origin";
 constexpr char kCosts[] = "costs";
 constexpr char kTable[] = "table";
 constexpr char kProgramTable[] = "program_table";
+constexpr char kNetwork[] = "network";
+constexpr char kBandwidth[] = "bandwidth";
+constexpr char kMessage[] = "message_us";
+constexpr char kLatency[] = "latency_us_of_";  // and the protocol
+constexpr double kMost = 1e12;
 
 // Every rank is a process of this host, or of a domain of it, or there are several hosts like it.
 cost_model::Machine MachineOf(const cost_model::HostCosts& costs, const cost_model::TuningContext& tuning,
@@ -26,6 +32,24 @@ cost_model::Machine MachineOf(const cost_model::HostCosts& costs, const cost_mod
   if (tuning.domains) return cost_model::DomainsMachine(costs, tuning.where);
   if (tuning.one_host) return cost_model::HostMachine(costs, schedule::ArrangeEvenly(tuning.nranks, 1));
   return cost_model::HostMachine(costs, tuning.where, network);
+}
+
+std::string LatencyOf(std::size_t protocol) {
+  return kLatency + std::string(ring::NameOf(static_cast<ring::Protocol>(protocol)));
+}
+
+nlohmann::json ToJson(const cost_model::NetworkCosts& network) {
+  nlohmann::json json{{kBandwidth, network.bandwidth}, {kMessage, network.message_us}};
+  for (std::size_t p = 0; p < network.latency.size(); ++p) json[LatencyOf(p)] = network.latency[p];
+  return json;
+}
+
+cost_model::NetworkCosts NetworkFrom(const JsonValue& json) {
+  cost_model::NetworkCosts network{};
+  network.bandwidth = json.Number(kBandwidth, 0, kMost);
+  network.message_us = json.Number(kMessage, 0, kMost);
+  for (std::size_t p = 0; p < network.latency.size(); ++p) network.latency[p] = json.Number(LatencyOf(p), 0, kMost);
+  return network;
 }
 
 // The table of the calls that programs serve, and nothing else.
@@ -42,9 +66,9 @@ tuner::SelectionTable PriceOfPrograms(const cost_model::Machine& machine, const 
 
 PlanSelector::PlanSelector(cost_model::TuningContext tuning, const Programs& programs,
                            const cost_model::Processors& processors,
-                           const std::optional<cost_model::NetworkCosts>& network, const Settings& settings, int rank,
-                           const shm::AllGather& all_gather)
-    : tuning_(std::move(tuning)), program_tuning_(programs.Among(tuning_)), network_(network) {
+                           const std::optional<cost_model::NetworkCosts>& network, const Settings& settings,
+                           const ExternalTuner* external, int rank, const shm::AllGather& all_gather)
+    : tuning_(std::move(tuning)), program_tuning_(programs.Among(tuning_)), network_(network), external_(external) {
   // The calibration measured one domain of one host, and additional channels for a program's connections make slots shorter.
   const bool as_calibrated =
       tuning_.one_host && !tuning_.domains && tuning_.max_channels <= cost_model::kFewestChannels;
@@ -62,10 +86,12 @@ PlanSelector::PlanSelector(cost_model::TuningContext tuning, const Programs& pro
     constexpr int kWorthThreads = 32;
     tuner::Tuner(machine, tuning_).Complete(table_, tuning_.nranks >= kWorthThreads ? processors.of_host : 1);
     program_table_ = PriceOfPrograms(machine, program_tuning_);
-    return nlohmann::json{{kOrigin, origin_},
-                          {kCosts, cost_model::ToJson(costs_)},
-                          {kTable, table_.ToJson(tuning_)},
-                          {kProgramTable, program_table_.ToJson(program_tuning_)}};
+    nlohmann::json sent{{kOrigin, origin_},
+                        {kCosts, cost_model::ToJson(costs_)},
+                        {kTable, table_.ToJson(tuning_)},
+                        {kProgramTable, program_table_.ToJson(program_tuning_)}};
+    if (network_) sent[kNetwork] = ToJson(*network_);
+    return sent;
   });
   const auto root = shipped.root();
   origin_ = root.Text(kOrigin);
@@ -73,10 +99,14 @@ PlanSelector::PlanSelector(cost_model::TuningContext tuning, const Programs& pro
   table_ = tuner::SelectionTable::FromJson(root.RawText(kTable), "rank 0's selection table", tuning_);
   program_table_ =
       tuner::SelectionTable::FromJson(root.RawText(kProgramTable), "rank 0's table of programs", program_tuning_);
+  network_ = root.Has(kNetwork) ? std::optional(NetworkFrom(root.At(kNetwork))) : std::nullopt;
+  if (external_ != nullptr) pricing_ = std::make_unique<Pricing>(MachineOf(costs_, tuning_, network_), tuning_);
 }
 
-Choice PlanSelector::Choose(const cost_model::Kind& kind, std::size_t bytes) const {
-  return ChooseFrom(table_, origin_, tuning_, kind, bytes);
+Choice PlanSelector::Choose(const Operation& asked, const cost_model::Kind& kind, std::size_t bytes) const {
+  auto usual = ChooseFrom(table_, origin_, tuning_, kind, bytes);
+  if (external_ == nullptr) return usual;
+  return external_->Choose(*pricing_, asked, kind, bytes, std::move(usual));
 }
 
 Choice PlanSelector::Choose(const ServingProgram& serving, const cost_model::Kind& kind, std::size_t bytes) const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 #include "base/settings.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/tuner/explain.h"
+#include "src/plan/external_tuner.h"
 #include "src/plan/planned_call.h"
 #include "src/plan/programs.h"
 #include "transports/shm/descriptor_exchange.h"
@@ -28,17 +30,19 @@ struct PlanSummary {
 
 class PlanSelector {
  public:
-  // Collective. `tuning` are equal on all ranks, `programs` outlive this.
+  // Collective. `tuning` are equal on all ranks; `programs` and `external`, which may be null, outlive this.
   // Throws tuttiInvalidArgument, on every rank, if a file that rank 0's settings name is missing or wrong.
   PlanSelector(cost_model::TuningContext tuning, const Programs& programs, const cost_model::Processors& processors,
-               const std::optional<cost_model::NetworkCosts>& network, const Settings& settings, int rank,
-               const shm::AllGather& all_gather);
+               const std::optional<cost_model::NetworkCosts>& network, const Settings& settings,
+               const ExternalTuner* external, int rank, const shm::AllGather& all_gather);
 
   const cost_model::TuningContext& tuning() const { return tuning_; }
   const tuner::SelectionTable& table() const { return table_; }
   void UseTable(tuner::SelectionTable table) { table_ = std::move(table); }
+  // Whether each rank asks a tuner of its own.
+  bool tuned() const { return external_ != nullptr; }
   // `bytes`: of the buffer for all_reduce, broadcast and reduce; otherwise of the largest block.
-  Choice Choose(const cost_model::Kind& kind, std::size_t bytes) const;
+  Choice Choose(const Operation& asked, const cost_model::Kind& kind, std::size_t bytes) const;
   // How the program moves the data.
   Choice Choose(const ServingProgram& serving, const cost_model::Kind& kind, std::size_t bytes) const;
   // The predicted time of the choice.
@@ -54,6 +58,8 @@ class PlanSelector {
   std::string origin_;                               // of the table: "" if it was priced
   tuner::SelectionTable table_;
   tuner::SelectionTable program_table_;  // rows for the programs' collectives
+  const ExternalTuner* external_;
+  std::unique_ptr<Pricing> pricing_;  // for the external tuner
 };
 
 }  // namespace tutti::plan

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/numbers/datatype.h"
+#include "transports/ring/slot.h"
 
 namespace tutti::plan {
 
@@ -26,6 +27,18 @@ std::string PlannedCall::Describe(std::uint64_t call, std::uint64_t count) const
   return fmt::format("{}: {}, {} channels, chunk {} B, {} ({})", DescribeCall(call, count),
                      schedule::NameOf(choice.candidate.algorithm), schedule.channels.size(), config.chunk_bytes,
                      schedule::DescribeSlots(config), choice.reason);
+}
+
+std::uint64_t SignatureOf(const Operation& asked, const PlannedCall& planned, bool tuned) {
+  std::uint64_t hash = SignatureOf(asked);
+  if (!tuned || asked.point_to_point()) return hash;
+  const auto& candidate = planned.choice.candidate;
+  for (const std::uint64_t each :
+       {static_cast<std::uint64_t>(candidate.algorithm), static_cast<std::uint64_t>(planned.schedule.channels.size()),
+        static_cast<std::uint64_t>(planned.config.protocol), static_cast<std::uint64_t>(planned.config.chunk_bytes)}) {
+    hash = ring::Mix(hash ^ ring::Mix(each + 1));
+  }
+  return hash;
 }
 
 PlannedCall PlanCall(const Operation& asked, const CallPlanner& planner) {

@@ -58,8 +58,9 @@ inline constexpr CuResult kCuErrorNoBinaryForGpu = 209;
 inline constexpr CuResult kCuErrorPeerAccessAlreadyEnabled = 704;
 
 // CUdevice_attribute
-inline constexpr int kCuMemoryClockKhz = 36, kCuMemoryBusBits = 37, kCuMultiprocessors = 16, kCuMajor = 75,
-                     kCuMinor = 76, kCuCooperativeLaunch = 95, kCuMemoryPools = 115, kCuMulticast = 132;
+inline constexpr int kCuMemoryClockKhz = 36, kCuMemoryBusBits = 37, kCuMultiprocessors = 16, kCuPciBus = 33,
+                     kCuPciDevice = 34, kCuPciDomain = 50, kCuMajor = 75, kCuMinor = 76, kCuCooperativeLaunch = 95,
+                     kCuMemoryPools = 115, kCuMulticast = 132;
 // CUdevice_P2PAttribute
 inline constexpr int kCuP2pAllAtomics = 3;
 // CUpointer_attribute

@@ -34,6 +34,7 @@ version=$(pkg-config --modversion tutti)
 grep -q "set(PACKAGE_VERSION \"$version\")" "${pc%/pkgconfig/tutti.pc}/cmake/tutti/tuttiConfigVersion.cmake"
 
 echo "--- the header alone"
-header=$prefix/include/tutti/tutti.h
-"$cc" -std=c99 -Wall -Wextra -Wpedantic -Werror -fsyntax-only "$header"
-"${CXX:-c++}" -x c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only "$header"
+for header in "$prefix"/include/tutti/{tutti,extension}.h; do
+  "$cc" -std=c99 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I"$prefix/include" "$header"
+  "${CXX:-c++}" -x c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I"$prefix/include" "$header"
+done

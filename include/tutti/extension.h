@@ -1,0 +1,84 @@
+/* Hooks for a library that offers another interface on top of Tutti, as libnccl.so.2 does: it gives settings that the
+ * environment lacks, takes the log, hears of communicators and plans, and may choose among Tutti's plans.
+ *
+ * Programs do not need this header. Any hook may be NULL. A hook is called from whichever thread is inside Tutti, must
+ * not throw, and must not call Tutti except where it says so. Texts are good during the call only, unless stated
+ * otherwise.
+ */
+#ifndef TUTTI_EXTENSION_H_
+#define TUTTI_EXTENSION_H_
+
+#include "tutti/tutti.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A communicator, as far as it is known. */
+typedef struct {
+  size_t size;        /* of this struct, as the library has it */
+  tuttiComm_t comm;   /* may be used for tuttiGetLastError only */
+  tuttiComm_t parent; /* NULL, or the one that it is split from, shrunk or grown */
+  int rank, nranks;   /* -1 and 0: not known yet */
+  int device;         /* CUDA device, or TUTTI_DEVICE_NONE */
+  uint64_t busId;     /* of the device, as domain << 20 | bus << 12 | device << 4; 0: none, or not known */
+  uint64_t id;        /* equal on all ranks; 0: not known yet */
+  int hosts;          /* the rest is 0 until the communicator is made */
+  int fewestRanksOfHost, mostRanksOfHost;
+  int channels, messageChannels; /* the most for a collective, and for a message */
+  tuttiTransport_t network;      /* between hosts; tuttiTransportSelf: there is one host */
+} tuttiCommFacts_t;
+
+/* A plan that could serve a call, or serves it. */
+typedef struct {
+  tuttiAlgorithm_t algorithm;
+  const char* protocol; /* "line", "inline", "bulk" */
+  int channels;         /* of the whole plan */
+  double us;            /* predicted; 0: not priced */
+} tuttiOffer_t;
+
+/* A collective call. */
+typedef struct {
+  const char* collective; /* "all_reduce", "broadcast", ... */
+  size_t bytes; /* of the buffer for all_reduce, broadcast and reduce; otherwise of the largest rank's block */
+  int nranks;
+} tuttiTunedCall_t;
+
+typedef struct {
+  size_t size; /* sizeof(tuttiExtension_t): the library reads no further than that */
+  /* The text of the setting `name` ("TUTTI_ALGO"), used if the environment lacks it, or NULL. *source: the variable that
+   * errors name. Both live as long as the process. Asked once for each setting, when they are read. */
+  const char* (*setting)(const char* name, const char** source);
+  /* Asked before a communicator or a unique id is made: anything but tuttiSuccess refuses it, with the text in `why`. */
+  tuttiResult_t (*check)(char* why, size_t size);
+  /* A line of the log (TUTTI_DEBUG). 0: it is to go to stderr. */
+  int (*log)(const char* subject, const char* text);
+  /* A communicator is about to be made; was made; is about to be freed. */
+  void (*joining)(const tuttiCommFacts_t* facts);
+  void (*joined)(const tuttiCommFacts_t* facts);
+  void (*ending)(const tuttiCommFacts_t* facts);
+  /* Whether communicators made from now on are to call `planned` at every collective. Their repeated short calls take
+   * some 100 ns longer. */
+  int (*wantsPlans)(void);
+  void (*planned)(int rank, const tuttiTunedCall_t* call, const tuttiOffer_t* plan);
+  /* The name of the tuner that communicators use, or NULL. It must be the same on all ranks of a communicator, which
+   * lives no longer than the text. */
+  const char* (*tuner)(void); /* has no effect without the next three */
+  /* Opens the tuner for one communicator. Anything but tuttiSuccess refuses the communicator, with the text in `why`. */
+  tuttiResult_t (*openTuner)(const tuttiCommFacts_t* facts, void** tuner, char* why, size_t size);
+  void (*closeTuner)(void* tuner);
+  /* The index of the plan that this call and those like it shall have, or -1: that of the library's choice, which is
+   * offers[usual] (in other chunks, perhaps), or is not among the offers if `usual` is -1. Every rank of the communicator
+   * asks once for each plan that it makes, and must get the same answer. A rank that gets another one is reported, as is
+   * one that makes another call. */
+  int (*choose)(void* tuner, const tuttiTunedCall_t* call, const tuttiOffer_t* offers, int count, int usual);
+} tuttiExtension_t;
+
+/* Registers the hooks for the rest of the process; the struct is copied. `setting` has an effect only before the first
+ * other call of the library. tuttiInvalidUsage: there are some already. */
+TUTTI_API tuttiResult_t tuttiExtend(const tuttiExtension_t* extension);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* TUTTI_EXTENSION_H_ */

@@ -1,0 +1,25 @@
+// NCCL's environment variables, and what each means here: one table for the code, the log and docs/nccl.md.
+//
+// Thread-safety: constants and pure functions.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tutti::nccl {
+
+struct Variable {
+  std::string_view name;
+  std::string_view setting;  // the TUTTI_* that it gives; "" if it gives none
+  std::string_view text;     // how, or what it does; if `ignored`, why it has no meaning
+  bool ignored = false;
+};
+
+// Every name that NCCL documents or reads, those with a meaning first.
+std::span<const Variable> KnownVariables();
+
+// The table of the documentation.
+std::string EnvironmentAsMarkdown();
+
+}  // namespace tutti::nccl
