@@ -30,6 +30,10 @@ void RegisterExtension(const tuttiExtension_t& given) {
   std::memcpy(&the_register.hooks, &given, std::min(given.size, sizeof given));
   auto& hooks = the_register.hooks;
   if (hooks.openTuner == nullptr || hooks.closeTuner == nullptr || hooks.choose == nullptr) hooks.tuner = nullptr;
+  if (hooks.unobserve == nullptr || hooks.callBegins == nullptr || hooks.callReturns == nullptr ||
+      hooks.operationBegins == nullptr || hooks.operationEnds == nullptr || hooks.callForgotten == nullptr) {
+    hooks.observe = nullptr;
+  }
   the_register.ready.store(true, std::memory_order_release);
 }
 

@@ -19,6 +19,7 @@ typedef struct {
   size_t size;        /* of this struct, as the library has it */
   tuttiComm_t comm;   /* may be used for tuttiGetLastError only */
   tuttiComm_t parent; /* NULL, or the one that it is split from, shrunk or grown */
+  const char* name;   /* from its config, or "" */
   int rank, nranks;   /* -1 and 0: not known yet */
   int device;         /* CUDA device, or TUTTI_DEVICE_NONE */
   uint64_t busId;     /* of the device, as domain << 20 | bus << 12 | device << 4; 0: none, or not known */
@@ -44,6 +45,19 @@ typedef struct {
   int nranks;
 } tuttiTunedCall_t;
 
+/* A call as its user made it. */
+typedef struct {
+  const char* function; /* "all_reduce", "send", ...; lives as long as the process */
+  const void* send;
+  void* receive;
+  size_t count; /* elements, as in the call; 0 for the v-forms */
+  size_t bytes;
+  tuttiDataType_t datatype;
+  tuttiRedOp_t op; /* one that the user made appears as tuttiSum */
+  int root;        /* or the peer */
+  tuttiStream_t stream;
+} tuttiCall_t;
+
 typedef struct {
   size_t size; /* sizeof(tuttiExtension_t): the library reads no further than that */
   /* The text of the setting `name` ("TUTTI_ALGO"), used if the environment lacks it, or NULL. *source: the variable that
@@ -61,6 +75,21 @@ typedef struct {
    * some 100 ns longer. */
   int (*wantsPlans)(void);
   void (*planned)(int rank, const tuttiTunedCall_t* call, const tuttiOffer_t* plan);
+  /* An observer for a communicator that is being made, or NULL. The next six concern the calls on observed
+   * communicators, whose repeated short calls take some 100 ns longer. All seven must be given, or none has an effect. */
+  void* (*observe)(const tuttiCommFacts_t* facts);
+  void (*unobserve)(void* observer); /* the communicator is freed; calls that were aborted on streams may go on */
+  /* A call that has passed its checks: returns what the others get, or NULL if this call is not observed. */
+  void* (*callBegins)(void* observer, const tuttiCall_t* call);
+  void (*callReturns)(void* call); /* to its user */
+  /* Its operation begins by this plan, and ends (on a GPU: was enqueued). A call that fails may lack both, or the end. */
+  void (*operationBegins)(void* call, const tuttiOffer_t* plan);
+  void (*operationEnds)(void* call);
+  void (*callForgotten)(void* call); /* nothing follows */
+  /* The calling thread opens a group; is about to close one; has closed it. */
+  void (*groupStarts)(void);
+  void (*groupEnds)(void);
+  void (*groupEnded)(void);
   /* The name of the tuner that communicators use, or NULL. It must be the same on all ranks of a communicator, which
    * lives no longer than the text. */
   const char* (*tuner)(void); /* has no effect without the next three */

@@ -26,7 +26,7 @@ struct LoggedCall {
 void LogSlowly(const LoggedCall& call) noexcept;
 
 inline void LogCall(const LoggedCall& call) noexcept {
-  if (DebugLog::Get().Enabled(Level::info, call.flags)) [[unlikely]]
+  if (DebugLog::Enabled(Level::info, call.flags)) [[unlikely]]
     LogSlowly(call);
 }
 

@@ -37,9 +37,10 @@ class DebugLog {
   // Reads the environment again at the next line (ncclResetDebugInit).
   void Reset();
 
-  bool Enabled(Level level, std::uint64_t flags) {
+  // Every call asks, so it costs a load and a comparison.
+  static bool Enabled(Level level, std::uint64_t flags) {
     const std::uint64_t state = state_.load(std::memory_order_acquire);
-    return state == kUnread ? EnabledSlowly(level, flags) : Shows(state, level, flags);
+    return state == kUnread ? Get().EnabledSlowly(level, flags) : Shows(state, level, flags);
   }
   void Write(Level level, std::string_view text);
 
@@ -64,7 +65,7 @@ class DebugLog {
   bool EnabledSlowly(Level level, std::uint64_t flags);
   void Read();
 
-  std::atomic<std::uint64_t> state_{kUnread};
+  inline static constinit std::atomic<std::uint64_t> state_{kUnread};  // the process has one log
   std::mutex mutex_;  // guards the rest
   int file_ = -1;     // a descriptor; -1: stdout
   std::string host_;

@@ -5,13 +5,14 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <cctype>
 #include <memory>
 
 #include "interop/nccl/choice_lists.h"
 #include "interop/nccl/debug_log.h"
 #include "interop/nccl/environment.h"
 #include "interop/nccl/failure.h"
+#include "interop/nccl/names.h"
+#include "interop/nccl/profiler_events.h"
 #include "interop/nccl/tuner_plug_in.h"
 #include "interop/nccl/version.h"
 
@@ -135,29 +136,11 @@ void Ending(const tuttiCommFacts_t* facts) {
 
 int WantsPlans() { return DebugLog::Get().Enabled(Level::info, subsystem::kTuning) ? 1 : 0; }
 
-std::string InCapitals(std::string_view name) {
-  std::string text(name);
-  for (auto& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return text;
-}
-
-// "all_to_all" is AlltoAll; the others' words begin with a capital.
-std::string FunctionName(std::string_view collective) {
-  if (const int function = FunctionOf(collective); function >= 0)
-    return std::string(kFunctionNames[static_cast<std::size_t>(function)]);
-  if (collective == "all_to_all") return "AlltoAll";
-  std::string text(collective);
-  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-  return text;
-}
-
 void Planned(int rank, const tuttiTunedCall_t* call, const tuttiOffer_t* plan) {
   if (rank != 0) return;
-  const int algorithm = AlgorithmOf(plan->algorithm), protocol = ProtocolOf(plan->protocol);
-  const auto algorithm_name = algorithm < 0 ? InCapitals(tuttiAlgorithmName(plan->algorithm))
-                                            : std::string(kAlgorithmNames[static_cast<std::size_t>(algorithm)]);
+  const int protocol = ProtocolOf(plan->protocol);
   DebugLog::Get().Info(subsystem::kTuning, "{}: {} Bytes -> Algo {} proto {} channel{{Lo..Hi}}={{0..{}}}",
-                       FunctionName(call->collective), call->bytes, algorithm_name,
+                       NcclFunctionName(call->collective), call->bytes, NcclAlgorithmName(plan->algorithm),
                        kProtocolNames[static_cast<std::size_t>(protocol)], plan->channels - 1);
 }
 
@@ -186,6 +169,30 @@ int Choose(void* tuner, const tuttiTunedCall_t* call, const tuttiOffer_t* offers
   return static_cast<TunerOfCommunicator*>(tuner)->Choose(*call, {offers, static_cast<std::size_t>(count)}, usual);
 }
 
+// The observer of a communicator is a share of its ProfiledCommunicator, because calls may outlive the communicator.
+using Observer = std::shared_ptr<ProfiledCommunicator>;
+
+void* Observe(const tuttiCommFacts_t* facts) {
+  const auto* const plug_in = TheProfilerPlugIn();
+  if (plug_in == nullptr) return nullptr;
+  auto opened = ProfiledCommunicator::Open(*plug_in, *facts);
+  return opened == nullptr ? nullptr : std::make_unique<Observer>(std::move(opened)).release();
+}
+
+void Unobserve(void* observer) { const std::unique_ptr<Observer> closed(static_cast<Observer*>(observer)); }
+
+void* CallBegins(void* observer, const tuttiCall_t* call) {
+  return std::make_unique<ProfiledCall>(*static_cast<const Observer*>(observer), *call).release();
+}
+
+void CallReturns(void* call) { static_cast<ProfiledCall*>(call)->Returns(); }
+
+void OperationBegins(void* call, const tuttiOffer_t* plan) { static_cast<ProfiledCall*>(call)->Begin(*plan); }
+
+void OperationEnds(void* call) { static_cast<ProfiledCall*>(call)->End(); }
+
+void CallForgotten(void* call) { const std::unique_ptr<ProfiledCall> forgotten(static_cast<ProfiledCall*>(call)); }
+
 [[maybe_unused]] const auto registered = [] {
   tuttiExtension_t hooks{};
   hooks.size = sizeof hooks;
@@ -197,6 +204,16 @@ int Choose(void* tuner, const tuttiTunedCall_t* call, const tuttiOffer_t* offers
   hooks.ending = Ending;
   hooks.wantsPlans = WantsPlans;
   hooks.planned = Planned;
+  hooks.observe = Observe;
+  hooks.unobserve = Unobserve;
+  hooks.callBegins = CallBegins;
+  hooks.callReturns = CallReturns;
+  hooks.operationBegins = OperationBegins;
+  hooks.operationEnds = OperationEnds;
+  hooks.callForgotten = CallForgotten;
+  hooks.groupStarts = ProfileGroupStart;
+  hooks.groupEnds = ProfileGroupEndBegins;
+  hooks.groupEnded = ProfileGroupEnds;
   hooks.tuner = TunerName;
   hooks.openTuner = OpenTuner;
   hooks.closeTuner = CloseTuner;

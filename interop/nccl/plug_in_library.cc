@@ -14,8 +14,6 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr auto kSubsystems = subsystem::kInit | subsystem::kTuning;
-
 std::string Capital(std::string text) {
   std::ranges::transform(text, text.begin(), [](char c) { return c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c; });
   return text;
@@ -34,18 +32,19 @@ std::vector<std::string> PlugInFiles(const std::string& kind, const std::optiona
 
 std::optional<PlugInLibrary> PlugInLibrary::Open(const std::string& kind, const std::optional<std::string>& name) {
   auto& log = DebugLog::Get();
+  const auto subsystems = subsystem::kInit | (kind == "tuner" ? subsystem::kTuning : 0);
   for (const auto& file : PlugInFiles(kind, name)) {
     const bool is_program = strcasecmp(file.c_str(), "STATIC_PLUGIN") == 0;
     if (void* const handle = dlopen(is_program ? nullptr : file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
       return PlugInLibrary(handle, file);
     }
     const char* const why = dlerror();
-    log.Info(kSubsystems, "{}/Plugin: {}: {}", Capital(kind), file, why == nullptr ? "cannot be loaded" : why);
+    log.Info(subsystems, "{}/Plugin: {}: {}", Capital(kind), file, why == nullptr ? "cannot be loaded" : why);
   }
   return std::nullopt;
 }
 
-const void* PlugInLibrary::Symbol(const char* name) const { return dlsym(handle_, name); }
+const void* PlugInLibrary::Symbol(const std::string& name) const { return dlsym(handle_, name.c_str()); }
 
 void LogForPlugIn(int level, unsigned long flags, const char* /*file*/, int /*line*/, const char* format, ...) {
   auto& log = DebugLog::Get();

@@ -20,15 +20,15 @@ class PlugInLibrary {
   static std::optional<PlugInLibrary> Open(const std::string& kind, const std::optional<std::string>& name);
 
   const std::string& file() const { return file_; }
-  // The object of that name; null if the library has none.
+  // The object whose name is `symbol` and the interface's version; null if the library has none.
   template <typename Interface>
-  const Interface* Find() const {
-    return static_cast<const Interface*>(Symbol(Interface::kSymbol));
+  const Interface* Find(const char* symbol) const {
+    return static_cast<const Interface*>(Symbol(symbol + std::to_string(Interface::kVersion)));
   }
 
  private:
   PlugInLibrary(void* handle, std::string file) : handle_(handle), file_(std::move(file)) {}
-  const void* Symbol(const char* name) const;
+  const void* Symbol(const std::string& name) const;
 
   void* handle_;  // dlopen's
   std::string file_;

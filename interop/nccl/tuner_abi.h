@@ -1,5 +1,5 @@
 // The interface of NCCL's tuner plug-ins, versions 2 to 5, as far as its layout in memory: a library exports one of
-// these structs under the name `symbol`.
+// these structs under the name of kTunerSymbol and the version.
 //
 // Thread-safety: types only.
 #pragma once
@@ -12,6 +12,8 @@
 
 namespace tutti::nccl {
 
+inline constexpr char kTunerSymbol[] = "ncclTunerPlugin_v";
+
 // A plug-in logs by this: level, subsystems, file, line, and a format of printf.
 using PlugInLogger = void (*)(int level, unsigned long flags, const char* file, int line, const char* format, ...);
 
@@ -20,7 +22,6 @@ inline constexpr float kNoPlan = -1.0F;
 
 struct TunerV2 {
   static constexpr int kVersion = 2;
-  static constexpr char kSymbol[] = "ncclTunerPlugin_v2";
   const char* name;
   ncclResult_t (*init)(std::size_t nranks, std::size_t nodes, PlugInLogger log, void** context);
   ncclResult_t (*choose)(void* context, int function, std::size_t bytes, int collnet_support, int nvls_support,
@@ -30,7 +31,6 @@ struct TunerV2 {
 
 struct TunerV3 {
   static constexpr int kVersion = 3;
-  static constexpr char kSymbol[] = "ncclTunerPlugin_v3";
   const char* name;
   ncclResult_t (*init)(std::size_t nranks, std::size_t nodes, PlugInLogger log, void** context);
   // `costs` is a matrix of algorithms by protocols, in us.
@@ -41,7 +41,6 @@ struct TunerV3 {
 
 struct TunerV4 {
   static constexpr int kVersion = 4;
-  static constexpr char kSymbol[] = "ncclTunerPlugin_v4";
   const char* name;
   ncclResult_t (*init)(std::size_t nranks, std::size_t nodes, PlugInLogger log, void** context);
   ncclResult_t (*choose)(void* context, int function, std::size_t bytes, int operations, float** costs, int algorithms,
@@ -65,7 +64,6 @@ struct TunerConstants {
 
 struct TunerV5 {
   static constexpr int kVersion = 5;
-  static constexpr char kSymbol[] = "ncclTunerPlugin_v5";
   const char* name;
   ncclResult_t (*init)(void** context, std::uint64_t communicator, std::size_t nranks, std::size_t nodes,
                        PlugInLogger log, NvlinkDomains* domains, TunerConstants* constants);

@@ -79,10 +79,11 @@ ncclResult_t Init(const Tuner& tuner, const tuttiCommFacts_t& facts, void** cont
 // Nothing if the library lacks this version, or the version lacks a function.
 template <typename Tuner>
 std::optional<TunerPlugIn> Find(const PlugInLibrary& library) {
-  const auto* const tuner = library.Find<Tuner>();
+  const auto* const tuner = library.Find<Tuner>(kTunerSymbol);
   if (tuner == nullptr) return std::nullopt;
   if (tuner->init == nullptr || tuner->choose == nullptr || tuner->close == nullptr) {
-    DebugLog::Get().Warn(fmt::format("TUNER/Plugin: {} of {} lacks a function", Tuner::kSymbol, library.file()));
+    DebugLog::Get().Warn(
+        fmt::format("TUNER/Plugin: {}{} of {} lacks a function", kTunerSymbol, Tuner::kVersion, library.file()));
     return std::nullopt;
   }
   const char* const name = tuner->name == nullptr ? "without a name" : tuner->name;

@@ -1,4 +1,5 @@
 // The C boundary of the collectives, send/recv and user-made operators.
+#include "base/extension.h"
 #include "base/numbers/datatype.h"
 #include "src/api/arguments.h"
 #include "src/launch/group.h"
@@ -6,6 +7,15 @@
 
 namespace tutti::api {
 namespace {
+
+[[gnu::noinline]] tuttiResult_t SubmitObserved(tuttiComm& handle, plan::Operation operation, tuttiStream_t stream,
+                                               void* observer) {
+  const auto observed = std::make_shared<const plan::ObservedCall>(observer, operation, stream);
+  operation.observed = observed;
+  const auto result = launch::Submit(handle, operation, stream);
+  observed->Returns();
+  return result;
+}
 
 // Checks with `check(caller)` and submits. Every call that moves data enters here. `plain`: the same arguments, if a
 // repetition of them can be recognised; a repetition is not checked again.
@@ -17,6 +27,9 @@ tuttiResult_t Call(tuttiComm* handle, tuttiStream_t stream, const plan::PlainCal
   return launch::GuardCall(handle, [&] {
     const launch::Operating operating(handle);
     const Caller caller{handle->rank.load(std::memory_order_relaxed), handle->nranks.load(std::memory_order_relaxed)};
+    if (const auto* const made = handle->communicator.get(); made != nullptr && made->observer() != nullptr)
+        [[unlikely]]
+      return SubmitObserved(*handle, check(caller), stream, made->observer());
     return launch::Submit(*handle, check(caller), stream);
   });
 }
@@ -191,11 +204,15 @@ tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t datatype, 
 }
 
 tuttiResult_t tuttiGroupStart(void) {
+  if (auto* const starts = TheExtension().groupStarts) starts();
   return launch::Guard(nullptr, [] { launch::StartGroup(); });
 }
 
 tuttiResult_t tuttiGroupEnd(void) {
-  return launch::GuardResult(nullptr, [] { return launch::EndGroup(); });
+  if (auto* const ends = TheExtension().groupEnds) ends();
+  const auto result = launch::GuardResult(nullptr, [] { return launch::EndGroup(); });
+  if (auto* const ended = TheExtension().groupEnded) ended();
+  return result;
 }
 
 tuttiResult_t tuttiGroupSimulateEnd(tuttiSimInfo_t* simInfo) {

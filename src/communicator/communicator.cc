@@ -105,8 +105,10 @@ void Communicator::SetUp(Deadline deadline) {
   }
   if (!options_.settings.trace.empty())
     trace_ = std::make_unique<diagnostics::Trace>(options_.settings.trace, rank, options_.name);
+  observer_ = std::make_unique<Observer>(facts());
   operations_ = std::make_unique<Operations>(
-      Operations::Parts{options_.settings, programs_, *fabric_, *failure_detector_, *windows_, trace_.get()},
+      Operations::Parts{options_.settings, programs_, *fabric_, *failure_detector_, *windows_, trace_.get(),
+                        observer_->get() != nullptr},
       plan::PlanContext{selector_.get(), &programs_, fabric_.get(), &*windows_, channels, network_.transport});
   // No rank begins before every rank's state can be watched.
   const auto joining = std::exchange(cancel_, Cancellation(cancelled_));

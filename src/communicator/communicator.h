@@ -44,6 +44,19 @@ struct Options {
 // As far as they are known before the communicator is made. Asks the CUDA driver.
 tuttiCommFacts_t FactsOf(const Options& options, int rank, int nranks);
 
+// The extension's observer of a communicator, if it has one.
+class Observer {
+ public:
+  explicit Observer(const tuttiCommFacts_t& facts);
+  ~Observer();
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+  void* get() const { return observer_; }
+
+ private:
+  void* observer_ = nullptr;
+};
+
 class Communicator {
  public:
   // Collective. Polls `cancel` while it waits for other ranks; until all have come, polls `joining` instead. From then
@@ -74,6 +87,8 @@ class Communicator {
   void Check(const plan::Operation& operation) const {
     if (!programs_.empty()) programs_.CheckPlace(operation);
   }
+  // The observer of its calls; null: there is none.
+  void* observer() const { return observer_->get(); }
   // REQUIRES: locked.
   Operations& operations() { return *operations_; }
   // Until SideBySide(false), operations that are about to begin may run side by side.
@@ -230,6 +245,7 @@ class Communicator {
   std::string why_no_device_;
   std::unique_ptr<device::DeviceFailureDetector> device_failure_detector_;
 
+  std::unique_ptr<Observer> observer_;
   std::atomic<bool> busy_{false};
   std::unique_ptr<Operations> operations_;
 };

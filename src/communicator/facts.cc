@@ -1,7 +1,8 @@
-// What the library on top is told of a communicator (tutti/extension.h).
+// What the library on top is told of a communicator (tutti/extension.h), and its observer.
 #include <algorithm>
 #include <charconv>
 
+#include "base/extension.h"
 #include "src/communicator/communicator.h"
 #include "src/memory/device_buffers.h"
 
@@ -21,6 +22,7 @@ std::uint64_t NumberOf(std::string_view identity) {
 tuttiCommFacts_t FactsOf(const Options& options, int rank, int nranks) {
   tuttiCommFacts_t facts{};
   facts.size = sizeof facts;
+  facts.name = options.name.c_str();
   facts.rank = rank;
   facts.nranks = nranks;
   facts.device = options.device;
@@ -45,6 +47,14 @@ tuttiCommFacts_t Communicator::facts() const {
   facts.messageChannels = on_gpus ? cuda_transport::kMessageChannels : 1;
   facts.network = hosts.count() == 1 ? tuttiTransportSelf : network_.transport;
   return facts;
+}
+
+Observer::Observer(const tuttiCommFacts_t& facts) {
+  if (auto* const observe = TheExtension().observe) observer_ = observe(&facts);
+}
+
+Observer::~Observer() {
+  if (observer_ != nullptr) TheExtension().unobserve(observer_);
 }
 
 }  // namespace tutti::comm

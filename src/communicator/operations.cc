@@ -22,7 +22,8 @@ Operations::Operations(const Parts& parts, const plan::PlanContext& context)
       plans_(context),
       recorder_(control_),
       reports_(plan::WantsPlans()),
-      keeps_calls_(parts.trace == nullptr && parts.programs.empty() && !parts.settings.check && !reports_) {
+      keeps_calls_(parts.trace == nullptr && parts.programs.empty() && !parts.settings.check && !reports_ &&
+                   !parts.observed) {
   sent_.resize(static_cast<std::size_t>(parts.fabric.nranks()));
   received_.resize(static_cast<std::size_t>(parts.fabric.nranks()));
 }
@@ -34,6 +35,8 @@ Active Operations::Begin(const plan::Operation& operation) {
     plan::ReportPlan(parts_.fabric.rank(), parts_.fabric.nranks(), operation, active.plan->choice,
                      active.plan->plan.channels().size());
   }
+  if (operation.observed != nullptr) [[unlikely]]
+    operation.observed->Begin(active.plan->choice, active.plan->plan.channels().size());
   if (operation.point_to_point()) {
     auto& orders = operation.collective == schedule::Collective::send ? sent_ : received_;
     auto& order = orders[static_cast<std::size_t>(operation.root)];

@@ -52,6 +52,7 @@ class Operations {
     diagnostics::FailureDetector& failure_detector;
     const memory::Windows& windows;
     diagnostics::Trace* trace;  // null: there is none
+    bool observed;              // by the library on top
   };
   Operations(const Parts& parts, const plan::PlanContext& context);
 
@@ -71,6 +72,7 @@ class Operations {
   // Ends an operation successfully, and counts it. From time to time checks the other ranks; returns an error if one
   // has called something else in one of the operations so far, or has failed.
   std::optional<Error> End(const Active& active) {
+    if (active.operation->observed != nullptr) active.operation->observed->End();
     return Count(active, Ticks()) ? parts_.failure_detector.Audit() : std::nullopt;
   }
   // The first part of End; the operation ends at `now`. True: it is time to check the other ranks

@@ -398,6 +398,7 @@ DevicePart DeviceContext::Prepare(std::span<const plan::Operation* const> operat
     queue->threads = std::max(queue->threads, plan.program.threads());
     ++plan.operations;
     last_plan_ = &plan;
+    if (operation->observed != nullptr) operation->observed->Begin(plan.choice, schedule.channels.size());
     if (reports_) plan::ReportPlan(rank_, nranks_, *operation, plan.choice, schedule.channels.size());
   }
   enqueued_.fetch_add(operations.size(), std::memory_order_release);

@@ -13,6 +13,7 @@
 #include "algorithms/schedule/schedule.h"
 #include "algorithms/schedule/strided.h"
 #include "executors/host/kernels/reduce.h"
+#include "src/plan/observed_call.h"
 #include "tutti/tutti.h"
 
 namespace tutti::plan {
@@ -48,6 +49,7 @@ struct Operation {
 
   std::shared_ptr<const VectorCounts> vector_counts = {};  // the v-forms'
   std::shared_ptr<const Tensors> tensors = {};             // the tensor forms'
+  std::shared_ptr<const ObservedCall> observed = {};       // null: nobody observes it
 
   // PackCall and the count describe the whole operation except for buffers and scalars.
   bool plain() const { return vector_counts == nullptr && tensors == nullptr; }

@@ -1,55 +1,10 @@
 // Tuner plug-ins of NCCL choose among Tutti's plans: every version of the interface, and answers of all kinds.
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
-#include "interop/nccl/choice_lists.h"
-#include "interop/nccl/tests/testing.h"
+#include "interop/nccl/tests/plug_in_testing.h"
 
 namespace tutti::nccl::testing {
 namespace {
 
-using Environment = std::vector<std::pair<std::string, std::string>>;
-
 std::string PlugIn(int version) { return TUTTI_TUNERS + std::to_string(version) + ".so"; }
-
-std::string ContentOf(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream content;
-  content << file.rdbuf();
-  return content.str();
-}
-
-int Count(const std::string& text, const std::string& word) {
-  int count = 0;
-  for (auto at = text.find(word); at != text.npos; at = text.find(word, at + word.size())) ++count;
-  return count;
-}
-
-// A file that ranks add to.
-class Scratch {
- public:
-  Scratch() {
-    const int file = mkstemp(path_.data());
-    EXPECT_GE(file, 0);
-    close(file);
-  }
-  ~Scratch() { std::filesystem::remove(path_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_ = (std::filesystem::temp_directory_path() / "nccl_tuner_XXXXXX").string();
-};
-
-std::string LastPlan(ncclComm_t comm) {
-  std::array<char, 512> text{};
-  tuttiCommDescribeLastOperation(reinterpret_cast<tuttiComm_t>(comm), text.data(), text.size());
-  return text.data();
-}
 
 struct Ran {
   std::string plan;  // of an all-reduce of 8 bytes
@@ -79,8 +34,6 @@ Ran With(int version, Environment environment) {
   ran.log = ContentOf(log.path());
   return ran;
 }
-
-bool Has(const std::string& text, const std::string& word) { return text.find(word) != text.npos; }
 
 TEST(NcclTuner, EveryVersionChooses) {
   for (const int version : {2, 3, 4, 5}) {
@@ -202,7 +155,7 @@ TEST(NcclTuner, WithoutAUsableLibraryThereIsNone) {
   const auto named = with("absent");
   EXPECT_TRUE(Has(named, "TUNER/Plugin: absent: ") && Has(named, "libnccl-tuner-absent.so")) << named;
   EXPECT_TRUE(Has(with("libm.so.6"), "is unsupported"));
-  EXPECT_FALSE(Has(with("none"), "Plugin"));
+  EXPECT_FALSE(Has(with("none"), "TUNER/Plugin"));
 }
 
 // Rank 1 has another choice than rank 0: neither hangs, and both learn why.
