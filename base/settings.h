@@ -22,7 +22,8 @@ struct Settings {
                               // NCCL_SOCKET_IFNAME's
   std::string socket_family;  // TUTTI_SOCKET_FAMILY           "inet", "inet6" or "" (any)
   int sockets = 0;  // TUTTI_SOCKETS                 TCP connections to each rank of another host; 0: one an interface
-  std::string net;       // TUTTI_NET                     "tcp", "verbs", "ucx" or "" (verbs where every rank can)
+  std::string net;       // TUTTI_NET                     "tcp", "verbs", "ucx", "plugin" or "" (a named plug-in, else verbs where every rank can)
+  std::string net_plugin;  // TUTTI_NET_PLUGIN            a net plug-in of NCCL: a path, or NAME of libnccl-net-NAME.so
   int socket_speed = 0;  // TUTTI_SOCKET_SPEED            Mbit/s of an interface; 0: what the system says
   std::string ib_hca;      // TUTTI_IB_HCA                  devices, as TUTTI_SOCKET_IFNAME: "mlx5", "=mlx5_0:1", "^..."
   int ib_gid_index = -1;   // TUTTI_IB_GID_INDEX            which address of the device's port; -1: chosen

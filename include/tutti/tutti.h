@@ -249,7 +249,8 @@ typedef TUTTI_ENUM {
   tuttiTransportTcp = 5,  /* to another host, through sockets */
   tuttiTransportVerbs = 6, /* to another host, by RDMA */
   tuttiTransportUcx = 7,   /* to another host, by whatever UCX finds there */
-  tuttiNumTransports = 8
+  tuttiTransportPlugin = 8, /* to another host, by a net plug-in of NCCL */
+  tuttiNumTransports = 9
 } tuttiTransport_t;
 
 typedef TUTTI_ENUM {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string_view>
@@ -54,6 +55,14 @@ class SecretKey {
  private:
   std::array<std::byte, kBytes> bytes_{};
 };
+
+// A number that nobody can guess.
+inline std::uint64_t RandomNumber() {
+  EnsureSodium();
+  std::uint64_t number = 0;
+  randombytes_buf(&number, sizeof number);
+  return number;
+}
 
 // Keyed BLAKE2b of `label`, a zero byte, and the concatenated parts. Labels keep uses apart. Parts must have fixed
 // sizes, except one of variable size at the end, so that no two inputs look alike.

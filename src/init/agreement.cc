@@ -32,6 +32,7 @@ struct Terms {
   std::int32_t device;
   std::array<char, 16> protocol;
   std::array<char, 16> net;
+  std::array<char, 256> net_plugin;
   std::array<char, 16> protection;
   std::array<char, 256> algorithm;
   std::array<char, 64> tuner;
@@ -90,6 +91,7 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
                    device,
                    Padded<16>(settings.protocol),
                    Padded<16>(settings.net),
+                   Padded<256>(settings.net_plugin),
                    Padded<16>(settings.data_protection),
                    Padded<256>(settings.algorithm),
                    Padded<64>(NameOfTuner())};
@@ -113,6 +115,7 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
     RequireEqual("protocol (TUTTI_PROTO)", first.protocol, theirs.protocol, r);
     RequireEqual("what GPUs count from (TUTTI_COUNT_FROM)", first.count_from, theirs.count_from, r);
     RequireEqual("transport between hosts (TUTTI_NET)", first.net, theirs.net, r);
+    RequireEqual("net plug-in (TUTTI_NET_PLUGIN)", first.net_plugin, theirs.net_plugin, r);
     RequireEqual("protection of data (TUTTI_DATA_PROTECTION)", first.protection, theirs.protection, r);
     RequireEqual("algorithm (TUTTI_ALGO)", first.algorithm, theirs.algorithm, r);
     if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank)]) {

@@ -25,9 +25,9 @@ struct HostNetwork {
   std::optional<cost_model::NetworkCosts> costs;  // as far as this rank knows
 };
 
-// Collective. One transport for all: the one that TUTTI_NET requires, else verbs if every rank can use them, else TCP,
-// which rank 0 logs. Throws tuttiInvalidUsage if TUTTI_NET requires a transport that a rank cannot use, naming it and
-// the reason. `crowding`: see Processors. `polled`: see NetworkEngine.
+// Collective. One transport for all: the one that TUTTI_NET requires, else the plug-in that TUTTI_NET_PLUGIN names, else
+// verbs if every rank can use them, else TCP; rank 0 logs which. Throws tuttiInvalidUsage if the settings require a
+// transport that a rank cannot use, naming it and the reason. `crowding`: see Processors. `polled`: see NetworkEngine.
 HostNetwork ConnectHosts(shm::Fabric& fabric, const std::vector<bootstrap::Process>& roster, const auth::SecretKey& key,
                          const Settings& settings, double crowding, const shm::AllGather& all_gather,
                          const progress::NetworkEngine::PolledRings& polled = nullptr);

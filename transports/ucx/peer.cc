@@ -1,7 +1,5 @@
 #include "transports/ucx/peer.h"
 
-#include <sodium.h>
-
 #include <cstring>
 #include <utility>
 
@@ -9,13 +7,6 @@
 
 namespace tutti::ucx {
 namespace {
-
-std::uint64_t RandomToken() {
-  auth::EnsureSodium();
-  std::uint64_t token = 0;
-  randombytes_buf(&token, sizeof token);
-  return token;
-}
 
 // A free object, or a new one.
 template <typename T>
@@ -40,7 +31,7 @@ ucp_request_param_t Parameters(void* user) {
 }  // namespace
 
 UcxPeer::UcxPeer(int rank, const Shared& shared)
-    : rank_(rank), shared_(shared), token_(RandomToken()), arrivals_(rank, shared.events) {}
+    : rank_(rank), shared_(shared), token_(auth::RandomNumber()), arrivals_(rank, shared.events) {}
 
 void UcxPeer::Fail(std::string why) {
   if (!why_.empty() || stopped_) return;

@@ -18,6 +18,7 @@
 
 #include "base/settings.h"
 #include "transports/progress/network_transport.h"
+#include "transports/progress/range_map.h"
 #include "transports/verbs/memory.h"
 #include "transports/verbs/messages.h"
 #include "transports/verbs/queue.h"
@@ -29,7 +30,7 @@ class VerbsPeer {
   // Shared by all peers of a transport; outlives them.
   struct Shared {
     const Rails& rails;
-    const RangeMap<RailRegions>& registered;
+    const progress::RangeMap<RailRegions>& registered;
     const Settings& settings;
     progress::NetworkTransportEvents& events;
   };

@@ -72,7 +72,7 @@ class VerbsTransport final : public progress::NetworkTransport, private tcp::Sid
   progress::NetworkTransportEvents& events_;
   Rails rails_;
   tcp::SideChannel side_;
-  RangeMap<RailRegions> registered_;
+  progress::RangeMap<RailRegions> registered_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null for those that it was not made for
   std::vector<int> starting_;                 // begun, and neither up nor broken
   tcp::LastArrivals last_arrivals_;

@@ -1,4 +1,4 @@
-#include "transports/verbs/memory.h"
+#include "transports/progress/range_map.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-namespace tutti::verbs {
+namespace tutti::progress {
 namespace {
 
-TEST(VerbsMemory, TheRangeThatHoldsAllBytes) {
+TEST(RangesOfMemory, TheRangeThatHoldsAllBytes) {
   std::array<std::byte, 100> memory;
   RangeMap<int> map;
   const auto* const begin = memory.data();
@@ -34,7 +34,7 @@ TEST(VerbsMemory, TheRangeThatHoldsAllBytes) {
   EXPECT_EQ(held_by(80, 1), 0);
 }
 
-TEST(VerbsMemory, RangesAreCounted) {
+TEST(RangesOfMemory, RangesAreCounted) {
   std::array<std::byte, 100> memory;
   RangeMap<int> map;
   map.Add(memory.data(), 10, 1);
@@ -50,7 +50,7 @@ TEST(VerbsMemory, RangesAreCounted) {
 }
 
 // Compares with a search of every range.
-TEST(VerbsMemory, AnyRanges) {
+TEST(RangesOfMemory, AnyRanges) {
   std::array<std::byte, 200> memory;
   std::mt19937 random(9);
   for (int round = 0; round < 200; ++round) {
@@ -75,4 +75,4 @@ TEST(VerbsMemory, AnyRanges) {
 }
 
 }  // namespace
-}  // namespace tutti::verbs
+}  // namespace tutti::progress

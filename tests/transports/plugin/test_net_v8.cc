@@ -1,0 +1,5 @@
+#include "tests/transports/plugin/test_net.h"
+
+extern "C" __attribute__((visibility("default"))) tutti::plugin::abi::Table<tutti::plugin::abi::V8> ncclNetPlugin_v8;
+tutti::plugin::abi::Table<tutti::plugin::abi::V8> ncclNetPlugin_v8 =
+    tutti::testing::net::TableOf<tutti::plugin::abi::V8>();

@@ -1,0 +1,74 @@
+// The library of a network plug-in: found by the name that the settings give, loaded, and asked for its devices.
+//
+// A process loads a plug-in once and never unloads it: plug-ins start threads. It is initialised at that time, for good.
+//
+// Thread-safety: immutable once loaded; LoadPlugin() may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/settings.h"
+#include "base/shared_library.h"
+#include "transports/plugin/net.h"
+
+namespace tutti::plugin {
+
+// Connections that a rank has taken of a device's supply, until it is done with them.
+class Reserved {
+ public:
+  Reserved() = default;
+  // Empty if there are not so many left.
+  Reserved(const Device& device, int connections);
+  Reserved(Reserved&& other) noexcept { *this = std::move(other); }
+  Reserved& operator=(Reserved&& other) noexcept {
+    std::swap(in_use_, other.in_use_);
+    std::swap(connections_, other.connections_);
+    return *this;
+  }
+  ~Reserved();
+
+  explicit operator bool() const { return in_use_ != nullptr; }
+
+ private:
+  std::shared_ptr<std::atomic<int>> in_use_;
+  int connections_ = 0;
+};
+
+class Library {
+ public:
+  // Loads and initialises it. Throws tuttiInvalidUsage, as LoadPlugin. REQUIRES: once in a process for each file.
+  explicit Library(const std::string& file);
+
+  const Net& net() const { return *net_; }
+  const std::string& file() const { return file_; }
+  // The devices that can carry host memory, the fastest first; at least one.
+  const std::vector<Device>& devices() const { return devices_; }
+  // The plug-in, for a person: "net plug-in Socket (libnccl-net.so, v11)".
+  std::string Name() const;
+  // That one of its functions failed: "net plug-in ...: isend returned 2 (system error)". `function` has NCCL's name.
+  std::string Failure(std::string_view function, Result result) const;
+
+ private:
+  void Check(std::string_view function, Result result) const;
+
+  std::string file_;
+  SharedLibrary library_;
+  std::unique_ptr<const Net> net_;
+  std::vector<Device> devices_;
+};
+
+// The files that a name in TUTTI_NET_PLUGIN may mean, in the order in which they are tried: NAME itself if it is a path
+// or the name of a library; else libnccl-net-NAME.so. "": libnccl-net.so.
+std::string FileOf(const std::string& name);
+
+// The plug-in that the settings name. Throws tuttiInvalidUsage with the plug-in's name and what is wrong: there is no
+// such file, it crashes when it is loaded, it lacks a table or a function, a function returns an error, it does not come
+// to an end of its initialisation in time, or none of its devices can carry host memory.
+std::shared_ptr<const Library> LoadPlugin(const Settings& settings);
+
+}  // namespace tutti::plugin

@@ -1,0 +1,78 @@
+// Messages between transports over a plug-in. Over the side channel, whose connections have proven the job's secret: how
+// they reach each other, and when they leave. Through the plug-in: a header, then a short message or the data of a short
+// slot. A decoder gives nullopt for what no encoder would have made; it never throws and never trusts a count.
+//
+// Thread-safety: pure functions and value types.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "transports/plugin/abi.h"
+#include "transports/progress/network_transport.h"
+#include "transports/tcp/side_messages.h"
+
+namespace tutti::plugin {
+
+// Each pair of ranks has two connections each way. On one go all messages: each fits into a buffer that its receiver has
+// offered before it knows what will come. On the other goes the data of long slots, straight into place: their headers,
+// which go as messages, tell the receiver where.
+enum class Line : std::uint8_t { messages, data };
+inline constexpr std::size_t kLines = 2;
+inline constexpr int kConnectionsToAPeer = 2 * static_cast<int>(kLines);  // that a rank has a part in
+
+enum class Kind : std::uint32_t { hello = 1, short_message, short_slot, long_slot };
+
+// Begins every message. Ranks have the same byte order.
+struct Header {
+  std::uint64_t token;  // that the receiver has given the sender
+  Kind kind;
+  std::uint32_t connection;  // of a slot; else 0, as are number and tag
+  std::uint32_t number;
+  std::uint32_t tag;
+  std::uint32_t bytes;  // of the slot or the short message
+  std::uint32_t unused;
+
+  progress::SlotMessage slot() const { return {connection, number, tag, bytes}; }
+};
+static_assert(sizeof(Header) == 32);
+
+// A message, with its header, is at most a page long. A longer slot goes as data.
+inline constexpr std::size_t kMessageBytes = 4096;
+inline constexpr std::size_t kMostPayload = kMessageBytes - sizeof(Header);
+static_assert(progress::kMaxControlBytes <= kMostPayload);
+// Data goes in pieces: version 8 counts bytes in an int, and a device may have a limit of its own.
+inline constexpr std::size_t kMostPiece = std::size_t{1} << 30;
+
+using Handle = std::array<std::byte, abi::kHandleBytes>;
+
+// Where the sender of this listens for the receiver's two connections.
+struct Greeting {
+  std::uint64_t token = 0;  // that their messages must carry
+  std::uint64_t piece = 0;  // the most bytes of data at a time; the lower value of both sides applies
+  std::array<Handle, kLines> handles{};
+
+  friend bool operator==(const Greeting&, const Greeting&) = default;
+};
+// The sender is about to close its connections. It has sent `sent` messages and accepts no more.
+struct Leaving {
+  std::uint64_t sent = 0;
+
+  friend bool operator==(const Leaving&, const Leaving&) = default;
+};
+// All that the receiver of this has announced by a Leaving has arrived.
+struct Heard {
+  friend bool operator==(const Heard&, const Heard&) = default;
+};
+
+using SideMessage = std::variant<Greeting, Leaving, Heard, tcp::Forwarded, tcp::GaveUp>;
+
+std::vector<std::byte> Encode(const SideMessage& message);
+std::optional<SideMessage> DecodeSideMessage(std::span<const std::byte> bytes);
+
+}  // namespace tutti::plugin

@@ -1,0 +1,91 @@
+#include "transports/plugin/peer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "net/auth/secret_key.h"
+
+namespace tutti::plugin {
+
+Peer::Peer(int rank, const Shared& shared)
+    : rank_(rank),
+      shared_(shared),
+      token_(auth::RandomNumber()),
+      outbox_(std::make_unique<Outbox>(rank, shared.out)),
+      inbox_(std::make_unique<Inbox>(rank, token_, shared.out.library, shared.out.events)) {}
+
+void Peer::Fail(std::string why) {
+  if (!why_.empty() || outbox_ == nullptr) return;
+  why_ = std::move(why);
+  shared_.troubled.push_back(rank_);
+}
+
+std::optional<Greeting> Peer::Listen() {
+  if (outbox_ == nullptr) return std::nullopt;
+  reserved_ = Reserved(shared_.device, kConnectionsToAPeer);
+  if (!reserved_) {
+    Fail(fmt::format("{}: its device {} makes at most {} connections (maxComms), and too few are left",
+                     shared_.out.library.Name(), shared_.device.name, shared_.device.most_connections));
+    return std::nullopt;
+  }
+  Greeting greeting{token_, shared_.device.most_bytes, {}};
+  if (inbox_->Listen(shared_.out.context, shared_.out.device, greeting.handles)) return greeting;
+  Fail(inbox_->why());
+  return std::nullopt;
+}
+
+void Peer::Meet(const Greeting& theirs) {
+  if (outbox_ == nullptr) return;
+  const auto piece = std::min<std::size_t>(shared_.device.most_bytes, theirs.piece);
+  inbox_->Expect(piece);
+  outbox_->Connect(theirs, piece);
+}
+
+void Peer::Send(const progress::SlotMessage& slot, const std::byte* data) {
+  if (!usable()) return;
+  outbox_->Send(slot, data);
+  LookForFailures();
+}
+
+void Peer::SendShort(std::span<const std::byte> message) {
+  if (outbox_ != nullptr) outbox_->SendShort(message);
+}
+
+std::vector<std::vector<std::byte>> Peer::TakeWaiting() {
+  return outbox_ == nullptr ? std::vector<std::vector<std::byte>>() : outbox_->TakeWaiting();
+}
+
+void Peer::LookForFailures() {
+  if (!inbox_->why().empty()) Fail(inbox_->why());
+  // A peer that leaves closes its ends of the connections: that something cannot be sent there is no failure.
+  if (!outbox_->why().empty() && !leaving()) Fail(outbox_->why());
+}
+
+void Peer::Flush() {
+  if (outbox_ == nullptr) return;
+  outbox_->Flush();
+  LookForFailures();
+}
+
+// After a failure of one half, the other goes on until Stop(): what the peer sent before is still to arrive.
+bool Peer::Advance() {
+  if (outbox_ == nullptr) return false;
+  const bool received = inbox_->Advance();
+  const bool sent = outbox_->Advance();
+  LookForFailures();
+  return received || sent;
+}
+
+void Peer::DropRanges() {
+  if (outbox_ != nullptr) outbox_->DropRanges();
+}
+
+void Peer::Stop() {
+  outbox_ = nullptr;
+  inbox_ = nullptr;
+  reserved_ = Reserved();
+}
+
+}  // namespace tutti::plugin
