@@ -23,6 +23,7 @@ bool Inbox::Failed(const Connection& connection) {
 }
 
 bool Inbox::Nonsense() {
+  malformed_ = true;
   if (why_.empty()) why_ = "it sent a malformed message";
   return false;
 }
@@ -135,7 +136,7 @@ bool Inbox::OfferLandings() {
     return posted == Connection::Posted::taken;
   };
   if (!data_begun_ && line.open()) data_begun_ = offer(buffers_->hello.data(), buffers_->hello.size(), hello_memory_);
-  if (!why_.empty()) return false;
+  if (!line.why().empty()) return false;
   while (Greeted(Line::data) && next_ < coming_.size()) {
     auto& coming = coming_[next_];
     const auto* const memory = RingMemory(coming.slot.connection);
@@ -145,7 +146,7 @@ bool Inbox::OfferLandings() {
     coming.posted += bytes;
     if (coming.posted == coming.slot.bytes) ++next_;
   }
-  return why_.empty();
+  return line.why().empty();
 }
 
 bool Inbox::TakeData() {
@@ -178,14 +179,18 @@ bool Inbox::TakeData() {
   return moved;
 }
 
+// A connection that has failed, because the peer has closed it for example, does not stop the other: what was sent on
+// that one before is still to be taken.
 bool Inbox::Advance() {
-  if (buffers_ == nullptr || !why_.empty()) return false;
+  if (buffers_ == nullptr || malformed_) return false;
+  const bool was_well = why_.empty();
+  auto& messages = At(Line::messages);
+  auto& data = At(Line::data);
   bool moved = false;
-  const bool all_open = At(Line::messages).open() && At(Line::data).open();
-  if (!all_open) moved = Accept();
-  if (why_.empty() && At(Line::messages).open()) moved = TakeMessages() || moved;
-  if (why_.empty() && At(Line::data).open()) moved = TakeData() || moved;
-  return moved || !why_.empty();
+  if (was_well && !(messages.open() && data.open())) moved = Accept();
+  if (messages.open() && messages.why().empty()) moved = TakeMessages() || moved;
+  if (data.open() && data.why().empty() && !malformed_) moved = TakeData() || moved;
+  return moved || (was_well && !why_.empty());
 }
 
 }  // namespace tutti::plugin

@@ -68,6 +68,7 @@ class Inbox {
   progress::NetworkTransportEvents& events_;
   std::size_t piece_ = kMostPiece;
   std::string why_;
+  bool malformed_ = false;  // the peer is not believed any more
   std::array<bool, kLines> greeted_{};
   bool data_begun_ = false;  // a buffer waits for the data connection's hello
   std::uint64_t handed_on_ = 0;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -24,9 +25,10 @@ constexpr Deadline::Milliseconds kLook{1};
 // connection, and for what an orderly leaver says it has sent.
 constexpr Deadline::Milliseconds kLastArrivals{10};
 constexpr Deadline::Milliseconds kOrderlyArrivals{2'000};
-// How long a leaving rank waits until the others confirm what it sent. A plug-in does not tell when something has
-// arrived, and a peer that computes does not look.
-constexpr Deadline::Milliseconds kPatience{500};
+// How long a leaving rank waits until the others confirm what it sent: a plug-in does not tell when something has
+// arrived, and may lose what has not when its connections are closed. A peer that computes does not confirm.
+constexpr Deadline::Milliseconds kPatience{200};
+constexpr std::chrono::microseconds kLeaveNap{50};
 // Naps of a thread that sleeps, from one question to the next.
 constexpr std::chrono::microseconds kFirstNap{50};
 constexpr std::chrono::microseconds kLongestNap{1'000};
@@ -101,6 +103,13 @@ PluginTransport::PluginTransport(int rank, const std::vector<int>& peers, const 
   }
   Log(Subject::transport, "rank {}: {} to {} ranks, over its device {} ({} Mbit/s, {} connections)", rank,
       context_.library().Name(), peers.size(), Printable(device_.name), device_.speed, device_.most_connections);
+}
+
+PluginTransport::~PluginTransport() {
+  const auto waits = [this](int rank) { return At(rank).unheard > 0; };
+  while (std::ranges::any_of(active_, waits) && !patience_.Passed()) {
+    if (!Advance()) std::this_thread::sleep_for(kLeaveNap);
+  }
 }
 
 double PluginTransport::bandwidth() const {
@@ -191,11 +200,15 @@ bool PluginTransport::AdvanceSide() {
 
 bool PluginTransport::AdvancePeers() {
   bool moved = false;
+  std::vector<int> complete;  // what they sent before they leave is all here
   for (const int rank : active_) {
     auto& peer = At(rank);
     moved = peer.plugin.Advance() || moved;
-    if (peer.unconfirmed == 0 || !peer.plugin.all_here()) continue;
-    for (; peer.unconfirmed > 0; --peer.unconfirmed) Say(rank, Heard{});
+    if (peer.unconfirmed > 0 && peer.plugin.all_here()) complete.push_back(rank);
+  }
+  // Saying something may reveal that a peer is gone, which changes who is active.
+  for (const int rank : complete) {
+    for (auto& left = At(rank).unconfirmed; left > 0; --left) Say(rank, Heard{});
   }
   return moved;
 }

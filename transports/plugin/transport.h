@@ -47,6 +47,8 @@ class PluginTransport final : public progress::NetworkTransport, private tcp::Si
   // different plug-ins.
   PluginTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
                   const shm::AllGather& all_gather, progress::NetworkTransportEvents& events);
+  // After Close(), waits a little until the peers confirm what was sent.
+  ~PluginTransport() override;
 
   double bandwidth() const override;
   void Connect(int peer) override;

@@ -64,9 +64,9 @@ struct Connection;
 struct Request {
   Connection* connection;
   std::byte* data;
-  std::size_t bytes;                   // to send, or the most to receive
-  std::array<std::byte, 8> prefix{};   // the message's length
-  std::size_t moved = 0;               // of the prefix and the data
+  std::size_t bytes;                  // to send, or the most to receive
+  std::array<std::byte, 8> prefix{};  // the message's length
+  std::size_t moved = 0;              // of the prefix and the data
   bool done = false;
 };
 

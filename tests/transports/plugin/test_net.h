@@ -58,8 +58,8 @@ struct Adapted {
     } else if constexpr (V::kVersion >= 9) {
       *properties = all;
     } else {
-      *properties = {all.name,  all.pci_path, all.guid,    all.pointers,         all.registration_is_global,
-                     all.speed, all.port,     all.latency, all.most_connections, all.most_grouped_receives,
+      *properties = {all.name,        all.pci_path,      all.guid,    all.pointers,         all.registration_is_global,
+                     all.speed,       all.port,          all.latency, all.most_connections, all.most_grouped_receives,
                      all.device_type, all.device_version};
     }
     return result;
