@@ -41,7 +41,8 @@ arm64_packages=(g++-aarch64-linux-gnu qemu-user)
 # A private Slurm, and the virtual environment of PyTorch's torchrun. Without these, the bench is not started by them.
 # Without a configuration, Debian's services of Slurm do not start; that of munge does.
 launcher_packages=(slurmctld slurmd slurm-client munge python3-venv)
-# Used if present, but not installed by this script: ccache (faster builds), clang-14 (fuzz targets), clang-tidy-14,
+# Used if present, but not installed by this script: autoconf, automake and libtool (scripts/net_plugins.sh), ccache
+# (faster builds), clang-14 (fuzz targets), clang-tidy-14,
 # abigail-tools (ABI check), librsvg2-bin (viewing plots).
 
 say() { echo "[setup] $*"; }

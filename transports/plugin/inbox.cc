@@ -103,7 +103,9 @@ bool Inbox::TakeSlot(const Header& header, std::span<const std::byte> payload) {
   if (payload.size() != (here ? header.bytes : 0) || (header.bytes <= kMostPayload) != here) return false;
   const auto slot = header.slot();
   auto* const landing = events_.Landing(rank_, slot);
-  if (landing == nullptr) return false;
+  // Data that is to come to a slot would overwrite what else came there.
+  const bool taken = std::ranges::any_of(coming_, [&](const auto& each) { return each.landing == landing; });
+  if (landing == nullptr || taken) return false;
   if (!here) return AwaitData(slot, landing);
   if (!payload.empty()) std::memcpy(landing, payload.data(), payload.size());
   ++handed_on_;
@@ -112,9 +114,7 @@ bool Inbox::TakeSlot(const Header& header, std::span<const std::byte> payload) {
 }
 
 bool Inbox::AwaitData(const progress::SlotMessage& slot, std::byte* landing) {
-  // Two headers for one slot would let the data of the second overwrite what is being read.
-  const bool twice = std::ranges::any_of(coming_, [&](const auto& each) { return each.landing == landing; });
-  if (twice || events_.Memory(rank_, slot.connection).incoming == nullptr) return false;
+  if (events_.Memory(rank_, slot.connection).incoming == nullptr) return false;
   coming_.push_back({slot, landing});
   return true;
 }

@@ -47,20 +47,22 @@ bool Outbox::Open() {
 void Outbox::Send(const progress::SlotMessage& slot, const std::byte* data) {
   if (!why_.empty()) return;
   ++slots_;
-  Take({slot.bytes <= kMostPayload ? Kind::short_slot : Kind::long_slot, slot, data, {}});
+  ++sent_;
+  Waiting next{slot.bytes <= kMostPayload ? Kind::short_slot : Kind::long_slot, slot, data, {}};
+  if (MayPlace()) {
+    Place(next);
+  } else {
+    waiting_.push_back(std::move(next));
+  }
 }
 
 void Outbox::SendShort(std::span<const std::byte> message) {
   if (!why_.empty()) return;
-  Take({Kind::short_message, {}, nullptr, {message.begin(), message.end()}});
-}
-
-void Outbox::Take(Waiting&& next) {
   ++sent_;
-  if (waiting_.empty() && HasBuffer()) {
-    Place(next);
+  if (MayPlace()) {
+    Fill(Kind::short_message, {}, message);
   } else {
-    waiting_.push_back(std::move(next));
+    waiting_.push_back({Kind::short_message, {}, nullptr, {message.begin(), message.end()}});
   }
 }
 
@@ -173,38 +175,34 @@ void Outbox::Told(const progress::SlotMessage& slot) {
   shared_.events.Sent(rank_, slot.connection, slot.number);
 }
 
-bool Outbox::FinishMessages() {
-  auto& line = At(Line::messages);
+template <typename Finish>
+bool Outbox::ForFinished(Line which, Finish&& finish) {
+  auto& line = At(which);
   bool moved = false;
   std::size_t bytes = 0;
   for (;;) {
     const auto oldest = line.TakeOldest(&bytes);
     if (oldest == Connection::Oldest::failed) return Failed(line);
     if (oldest != Connection::Oldest::done) return moved;
-    const auto& what = what_[done_++ % Buffers::kMessages];
-    if (what.kind == Kind::short_slot) Told(what.slot);
+    finish();
     moved = true;
   }
 }
 
-bool Outbox::FinishData() {
-  auto& line = At(Line::data);
-  bool moved = false;
-  std::size_t bytes = 0;
-  for (;;) {
-    const auto oldest = line.TakeOldest(&bytes);
-    if (oldest == Connection::Oldest::failed) return Failed(line);
-    if (oldest != Connection::Oldest::done) return moved;
-    moved = true;
-    if (!std::exchange(data_hello_done_, true)) continue;
-    auto& slot = long_slots_.front();
-    slot.done += std::min<std::size_t>(piece_, slot.slot.bytes - slot.done);
-    if (slot.done < slot.slot.bytes) continue;
-    const auto told = slot.slot;
-    long_slots_.pop_front();
-    --next_long_;
-    Told(told);
-  }
+void Outbox::FinishMessage() {
+  const auto& what = what_[done_++ % Buffers::kMessages];
+  if (what.kind == Kind::short_slot) Told(what.slot);
+}
+
+void Outbox::FinishPiece() {
+  if (!std::exchange(data_hello_done_, true)) return;
+  auto& slot = long_slots_.front();
+  slot.done += std::min<std::size_t>(piece_, slot.slot.bytes - slot.done);
+  if (slot.done < slot.slot.bytes) return;
+  const auto told = slot.slot;
+  long_slots_.pop_front();
+  --next_long_;
+  Told(told);
 }
 
 bool Outbox::Advance() {
@@ -214,8 +212,8 @@ bool Outbox::Advance() {
     if (!Open()) return false;
     moved = true;
   }
-  moved = FinishMessages() || moved;
-  moved = (why_.empty() && FinishData()) || moved;
+  moved = ForFinished(Line::messages, [this] { FinishMessage(); }) || moved;
+  moved = (why_.empty() && ForFinished(Line::data, [this] { FinishPiece(); })) || moved;
   while (!waiting_.empty() && HasBuffer() && why_.empty()) {
     Place(waiting_.front());
     waiting_.pop_front();

@@ -99,15 +99,18 @@ class Outbox {
 
   bool Open();
   bool HasBuffer() const { return open() && filled_ - done_ < Buffers::kMessages; }
-  void Take(Waiting&& next);
+  bool MayPlace() const { return waiting_.empty() && HasBuffer(); }
   void Fill(Kind kind, const progress::SlotMessage& slot, std::span<const std::byte> payload);
   void Place(const Waiting& next);
   const Memory* MemoryOf(const progress::SlotMessage& slot, const std::byte*& data);
   const Memory* MemoryOf(const std::shared_ptr<const UserRange>& range);
   bool PostMessages();
   bool PostData();
-  bool FinishMessages();
-  bool FinishData();
+  // Calls `finish` for each request that is done, the oldest first. True: there was one.
+  template <typename Finish>
+  bool ForFinished(Line which, Finish&& finish);
+  void FinishMessage();
+  void FinishPiece();
   void Told(const progress::SlotMessage& slot);
   SendingConnection& At(Line line) { return *lines_[static_cast<std::size_t>(line)]; }
   // False, for convenience.
