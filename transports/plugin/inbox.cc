@@ -78,7 +78,7 @@ bool Inbox::TakeMessages() {
   return moved;
 }
 
-// False: the message is malformed, or why() says what failed.
+// False: the message is malformed.
 bool Inbox::Take(std::span<const std::byte> message) {
   Header header{};
   if (message.size() < sizeof header) return false;

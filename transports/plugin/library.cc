@@ -101,8 +101,7 @@ Library::Library(const std::string& file) : file_(file), library_(file.c_str()) 
   }
   if (const auto missing = net_->missing(); !missing.empty())
     Throw(tuttiInvalidUsage, "{}: its table has no {}", Name(), missing);
-  void* context = nullptr;
-  Check("init", net_->Init(&context, 0));
+  Check("init", net_->Init(&context_, 0));
   int count = 0;
   Check("devices", net_->Devices(&count));
   if (count <= 0) Throw(tuttiInvalidUsage, "{}: it finds no device here", Name());

@@ -59,6 +59,8 @@ class Library {
   std::string file_;
   SharedLibrary library_;
   std::unique_ptr<const Net> net_;
+  // Of version 11, and of no communicator: a plug-in that has lost its last context could not be initialised again.
+  void* context_ = nullptr;
   std::vector<Device> devices_;
 };
 

@@ -175,8 +175,8 @@ void Outbox::Told(const progress::SlotMessage& slot) {
   shared_.events.Sent(rank_, slot.connection, slot.number);
 }
 
-template <typename Finish>
-bool Outbox::ForFinished(Line which, Finish&& finish) {
+template <typename Do>
+bool Outbox::ForFinished(Line which, Do&& finish) {
   auto& line = At(which);
   bool moved = false;
   std::size_t bytes = 0;
@@ -205,27 +205,29 @@ void Outbox::FinishPiece() {
   Told(told);
 }
 
-bool Outbox::Advance() {
-  if (!met_ || !why_.empty()) return false;
-  bool moved = false;
-  if (!open_) {
-    if (!Open()) return false;
-    moved = true;
-  }
-  moved = ForFinished(Line::messages, [this] { FinishMessage(); }) || moved;
-  moved = (why_.empty() && ForFinished(Line::data, [this] { FinishPiece(); })) || moved;
+bool Outbox::FinishDone() {
+  const bool moved = ForFinished(Line::messages, [this] { FinishMessage(); });
+  return (why_.empty() && ForFinished(Line::data, [this] { FinishPiece(); })) || moved;
+}
+
+bool Outbox::Post() {
   while (!waiting_.empty() && HasBuffer() && why_.empty()) {
     Place(waiting_.front());
     waiting_.pop_front();
-    moved = true;
   }
-  return Flush() || moved;
+  const bool moved = why_.empty() && PostMessages();
+  return (why_.empty() && PostData()) || moved;
 }
 
-bool Outbox::Flush() {
-  if (!open_ || !why_.empty()) return false;
-  const bool moved = PostMessages();
-  return (why_.empty() && PostData()) || moved;
+void Outbox::Flush() {
+  if (open_ && why_.empty() && Post()) FinishDone();
+}
+
+bool Outbox::Advance() {
+  if (!met_ || !why_.empty()) return false;
+  if (!open_ && !Open()) return false;
+  const bool moved = FinishDone();
+  return (why_.empty() && Post()) || moved;
 }
 
 }  // namespace tutti::plugin

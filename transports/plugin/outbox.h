@@ -45,6 +45,7 @@ class Outbox {
 
   // Begins to connect. `piece`: the most bytes of data at a time.
   void Connect(const Greeting& theirs, std::size_t piece);
+  bool met() const { return met_; }
   bool open() const { return open_; }
 
   // Slots that could be taken now; none before there is a connection.
@@ -54,8 +55,9 @@ class Outbox {
   void SendShort(std::span<const std::byte> message);
   // Short messages that wait for the connection, and will not go this way. REQUIRES: !open().
   std::vector<std::vector<std::byte>> TakeWaiting();
-  // Passes on what has a buffer, as far as the plug-in takes it. True: something moved.
-  bool Flush();
+  // Passes on what was taken, as far as the network accepts it: the caller may not come back soon. Some plug-ins send
+  // only when they are asked whether they have sent, so they are asked.
+  void Flush();
   // Moves whatever can be moved. True: something moved.
   bool Advance();
 
@@ -104,11 +106,13 @@ class Outbox {
   void Place(const Waiting& next);
   const Memory* MemoryOf(const progress::SlotMessage& slot, const std::byte*& data);
   const Memory* MemoryOf(const std::shared_ptr<const UserRange>& range);
+  bool FinishDone();
+  bool Post();
   bool PostMessages();
   bool PostData();
   // Calls `finish` for each request that is done, the oldest first. True: there was one.
-  template <typename Finish>
-  bool ForFinished(Line which, Finish&& finish);
+  template <typename Do>
+  bool ForFinished(Line which, Do&& finish);
   void FinishMessage();
   void FinishPiece();
   void Told(const progress::SlotMessage& slot);

@@ -38,6 +38,7 @@ std::optional<Greeting> Peer::Listen() {
 
 void Peer::Meet(const Greeting& theirs) {
   if (outbox_ == nullptr) return;
+  if (outbox_->met()) return Fail("it sent a malformed message");
   const auto piece = std::min<std::size_t>(shared_.device.most_bytes, theirs.piece);
   inbox_->Expect(piece);
   outbox_->Connect(theirs, piece);
