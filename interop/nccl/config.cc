@@ -1,7 +1,9 @@
 #include "interop/nccl/config.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "interop/nccl/environment.h"
 #include "interop/nccl/failure.h"
 
 namespace tutti::nccl {
@@ -23,6 +25,9 @@ struct NewestConfig {
   int nvlsHostMode;
 };
 static_assert(offsetof(NewestConfig, nChannelsPerNetPeer) == sizeof(ncclConfig_t), "no padding between them");
+
+// The most that a tuttiConfig_t takes for its least and its greatest number of channels.
+constexpr int kMostForcedChannels = 16, kMostChannels = 1024;
 
 constexpr int kAny = INT_MIN + 1;  // INT_MIN is NCCL_CONFIG_UNDEF_INT
 constexpr int kCtaPolicies = NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO;
@@ -98,6 +103,14 @@ std::optional<tuttiConfig_t> ToTutti(const ncclConfig_t* given) {
   static_assert(NCCL_CONFIG_UNDEF_INT == TUTTI_CONFIG_UNDEF_INT);
   config.blocking = ReadNumber(*given, offsetof(ncclConfig_t, blocking));
   config.splitShare = ReadNumber(*given, offsetof(ncclConfig_t, splitShare));
+  // As in NCCL, the environment is stronger.
+  const auto& settings = Environment::OfThisProcess().settings();
+  if (least != NCCL_CONFIG_UNDEF_INT && !settings.contains("TUTTI_MIN_CHANNELS")) {
+    config.minChannels = std::min(least, kMostForcedChannels);
+  }
+  if (most != NCCL_CONFIG_UNDEF_INT && !settings.contains("TUTTI_MAX_CHANNELS")) {
+    config.maxChannels = std::min(most, kMostChannels);
+  }
   config.name = Read<const char*>(*given, offsetof(ncclConfig_t, commName), NCCL_VERSION(2, 27, 0), nullptr);
   return config;
 }

@@ -153,12 +153,26 @@ void Environment::FollowNetwork() {
     Give("TUTTI_SOCKETS", std::to_string(std::min(kMostSockets, each(threads) * each(sockets))),
          threads ? "NCCL_SOCKET_NTHREADS" : "NCCL_NSOCKS_PERTHREAD");
   }
+  const auto plug_in = Value("NCCL_NET_PLUGIN");
+  const bool named = plug_in && !plug_in->empty() && !SameWord(*plug_in, "none");
+  if (named) Give("TUTTI_NET_PLUGIN", *plug_in, "NCCL_NET_PLUGIN");
   const auto net = Value("NCCL_NET");
-  if (!net) return GiveIf("NCCL_IB_DISABLE", 1, "TUTTI_NET", "tcp");
+  if (!net) {
+    if (!named) GiveIf("NCCL_IB_DISABLE", 1, "TUTTI_NET", "tcp");
+    return;
+  }
   if (Value("TUTTI_NET")) return;
-  const char* const ours = SameWord(*net, "Socket") ? "tcp" : SameWord(*net, "IB") ? "verbs" : "ucx";
-  if (std::string_view(ours) == "ucx" && !SameWord(*net, "UCX")) {
-    Refuse(ncclInvalidUsage, "NCCL_NET=\"{}\" names a network that Tutti lacks; it takes Socket, IB and UCX", *net);
+  // A plug-in has a name of its own.
+  const char* const ours = SameWord(*net, "Socket") ? "tcp"
+                           : SameWord(*net, "IB")   ? "verbs"
+                           : SameWord(*net, "UCX")  ? "ucx"
+                           : named                  ? "plugin"
+                                                    : nullptr;
+  if (ours == nullptr) {
+    Refuse(ncclInvalidUsage,
+           "NCCL_NET=\"{}\" names a network that Tutti lacks; it takes Socket, IB and UCX, and others with "
+           "NCCL_NET_PLUGIN",
+           *net);
   }
   Give("TUTTI_NET", ours, "NCCL_NET");
 }

@@ -126,7 +126,7 @@ typedef TUTTI_NCCL_ENUM {
 #define NCCL_CTA_POLICY_ZERO 2
 
 /* The struct of 2.27. The library also reads older programs' shorter structs, and the known fields of newer ones.
- * `blocking` and `commName` take effect; the others are checked and have no effect. */
+ * `blocking`, `commName`, `minCTAs` and `maxCTAs` take effect; the others are checked and have no effect. */
 typedef struct {
   size_t size; /* NCCL_CONFIG_INITIALIZER sets the first three */
   unsigned int magic;

@@ -63,6 +63,19 @@ tuttiResult_t Reducing(tuttiComm* handle, tuttiStream_t stream, const plan::Plai
   });
 }
 
+// Runs what closes a group of this thread, between the extension's hooks.
+template <typename Body>
+tuttiResult_t EndingAGroup(Body&& body) {
+  struct Ended {
+    ~Ended() {
+      if (auto* const ended = TheExtension().groupEnded) ended();
+    }
+  };
+  if (auto* const ends = TheExtension().groupEnds) ends();
+  const Ended ended;
+  return body();
+}
+
 }  // namespace
 }  // namespace tutti::api
 
@@ -209,10 +222,7 @@ tuttiResult_t tuttiGroupStart(void) {
 }
 
 tuttiResult_t tuttiGroupEnd(void) {
-  if (auto* const ends = TheExtension().groupEnds) ends();
-  const auto result = launch::GuardResult(nullptr, [] { return launch::EndGroup(); });
-  if (auto* const ended = TheExtension().groupEnded) ended();
-  return result;
+  return EndingAGroup([] { return launch::GuardResult(nullptr, [] { return launch::EndGroup(); }); });
 }
 
 tuttiResult_t tuttiGroupSimulateEnd(tuttiSimInfo_t* simInfo) {
@@ -221,7 +231,10 @@ tuttiResult_t tuttiGroupSimulateEnd(tuttiSimInfo_t* simInfo) {
     if (simInfo->magic != TUTTI_SIM_INFO_MAGIC || simInfo->size < sizeof *simInfo) {
       Throw(tuttiInvalidArgument, "simInfo was not initialised with TUTTI_SIM_INFO_INITIALIZER");
     }
-    simInfo->estimatedTime = static_cast<float>(launch::SimulateGroup());
+    EndingAGroup([&] {
+      simInfo->estimatedTime = static_cast<float>(launch::SimulateGroup());
+      return tuttiSuccess;
+    });
   });
 }
 
