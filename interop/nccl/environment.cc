@@ -118,7 +118,7 @@ void Environment::GiveIf(std::string_view name, long long value, std::string_vie
 void Environment::Follow() {
   // Those whose text is Tutti's text.
   for (const auto& variable : KnownVariables()) {
-    if (variable.text != "as it is" || variable.setting == "TUTTI_MAX_CHANNELS") continue;
+    if (!variable.as_it_is) continue;
     const bool is_number = variable.name.starts_with("NCCL_IB_") && variable.name != "NCCL_IB_HCA";
     if (is_number) {
       if (const auto number = Number(variable.name)) Give(variable.setting, std::to_string(*number), variable.name);

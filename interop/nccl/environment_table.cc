@@ -7,6 +7,10 @@
 namespace tutti::nccl {
 namespace {
 
+constexpr Variable AsItIs(std::string_view name, std::string_view setting, std::string_view text = "as it is") {
+  return {name, setting, text, false, true};
+}
+
 constexpr Variable kWithMeaning[] = {
     {"NCCL_DEBUG", "", "VERSION, WARN, INFO or TRACE, which says no more than INFO; any other word logs nothing"},
     {"NCCL_DEBUG_SUBSYS", "", "the subsystems that INFO logs; `^` in front: all but these"},
@@ -15,8 +19,8 @@ constexpr Variable kWithMeaning[] = {
     {"NCCL_TUNER_PLUGIN", "", "a library that chooses among Tutti's plans"},
     {"NCCL_PROFILER_PLUGIN", "", "a library that gets the events of groups, collectives and messages"},
     {"NCCL_PROFILE_EVENT_MASK", "", "read by NCCL's plug-ins: the kinds of events"},
-    {"NCCL_COMM_ID", "TUTTI_COMM_ID", "as it is"},
-    {"NCCL_SOCKET_IFNAME", "TUTTI_SOCKET_IFNAME", "as it is"},
+    AsItIs("NCCL_COMM_ID", "TUTTI_COMM_ID", "as it is; off loopback, `TUTTI_SECRET` must be set, too"),
+    AsItIs("NCCL_SOCKET_IFNAME", "TUTTI_SOCKET_IFNAME"),
     {"NCCL_SOCKET_FAMILY", "TUTTI_SOCKET_FAMILY", "AF_INET: `inet`, AF_INET6: `inet6`"},
     {"NCCL_SOCKET_NTHREADS", "TUTTI_SOCKETS", "multiplied by NCCL_NSOCKS_PERTHREAD; at most 16"},
     {"NCCL_NSOCKS_PERTHREAD", "TUTTI_SOCKETS", "multiplied by NCCL_SOCKET_NTHREADS; at most 16"},
@@ -24,12 +28,12 @@ constexpr Variable kWithMeaning[] = {
      "Socket: `tcp`, IB: `verbs`, UCX: `ucx`; others: `plugin`, but refused without NCCL_NET_PLUGIN"},
     {"NCCL_NET_PLUGIN", "TUTTI_NET_PLUGIN", "a library that moves data between hosts; none: nothing"},
     {"NCCL_IB_DISABLE", "TUTTI_NET", "1: `tcp`, unless NCCL_NET or NCCL_NET_PLUGIN is set"},
-    {"NCCL_IB_HCA", "TUTTI_IB_HCA", "as it is"},
-    {"NCCL_IB_GID_INDEX", "TUTTI_IB_GID_INDEX", "as it is"},
-    {"NCCL_IB_TIMEOUT", "TUTTI_IB_TIMEOUT", "as it is"},
-    {"NCCL_IB_RETRY_CNT", "TUTTI_IB_RETRY", "as it is"},
-    {"NCCL_IB_SL", "TUTTI_IB_SL", "as it is"},
-    {"NCCL_IB_TC", "TUTTI_IB_TC", "as it is"},
+    AsItIs("NCCL_IB_HCA", "TUTTI_IB_HCA"),
+    AsItIs("NCCL_IB_GID_INDEX", "TUTTI_IB_GID_INDEX"),
+    AsItIs("NCCL_IB_TIMEOUT", "TUTTI_IB_TIMEOUT"),
+    AsItIs("NCCL_IB_RETRY_CNT", "TUTTI_IB_RETRY"),
+    AsItIs("NCCL_IB_SL", "TUTTI_IB_SL"),
+    AsItIs("NCCL_IB_TC", "TUTTI_IB_TC"),
     {"NCCL_ALGO", "TUTTI_ALGO",
      "Ring: `ring`, Tree: `double_binary_tree` and `two_level_tree`, NVLS and NVLSTree: `nvls`, PAT: `recursive`, "
      "`recursive_doubling` and `bruck`; what has none of these forms is not restricted. Unknown words are refused, and "
@@ -39,15 +43,15 @@ constexpr Variable kWithMeaning[] = {
     {"NCCL_MIN_NCHANNELS", "TUTTI_MIN_CHANNELS", "at most 16"},
     {"NCCL_MIN_CTAS", "TUTTI_MIN_CHANNELS", "the same, if NCCL_MIN_NCHANNELS is not set"},
     {"NCCL_MIN_NRINGS", "TUTTI_MIN_CHANNELS", "the same, if neither is set"},
-    {"NCCL_MAX_NCHANNELS", "TUTTI_MAX_CHANNELS", "as it is"},
+    {"NCCL_MAX_NCHANNELS", "TUTTI_MAX_CHANNELS", "at most 1024"},
     {"NCCL_MAX_CTAS", "TUTTI_MAX_CHANNELS", "the same, if NCCL_MAX_NCHANNELS is not set"},
     {"NCCL_MAX_NRINGS", "TUTTI_MAX_CHANNELS", "the same, if neither is set"},
     {"NCCL_P2P_DISABLE", "TUTTI_GPU_P2P", "1: `0`"},
     {"NCCL_P2P_LEVEL", "TUTTI_GPU_P2P", "LOC or 0: `0`; other levels change nothing"},
     {"NCCL_P2P_DIRECT_DISABLE", "TUTTI_ZERO_COPY", "1: `0`"},
     {"NCCL_NVLS_ENABLE", "TUTTI_NVLS", "0: `0`"},
-    {"NCCL_TOPO_FILE", "TUTTI_TOPO_FILE", "as it is"},
-    {"NCCL_TOPO_DUMP_FILE", "TUTTI_TOPO_DUMP_FILE", "as it is"},
+    AsItIs("NCCL_TOPO_FILE", "TUTTI_TOPO_FILE"),
+    AsItIs("NCCL_TOPO_DUMP_FILE", "TUTTI_TOPO_DUMP_FILE"),
 };
 
 struct Ignored {

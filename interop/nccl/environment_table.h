@@ -14,6 +14,7 @@ struct Variable {
   std::string_view setting;  // the TUTTI_* that it gives; "" if it gives none
   std::string_view text;     // how, or what it does; if `ignored`, why it has no meaning
   bool ignored = false;
+  bool as_it_is = false;  // the setting takes the variable's text
 };
 
 // Every name that NCCL documents or reads, those with a meaning first.
