@@ -52,7 +52,7 @@ bool Inbox::Accept() {
 
 bool Inbox::OfferBuffers() {
   auto& line = At(Line::messages);
-  while (offered_ - taken_ < Buffers::kMessages && line.room()) {
+  while (offered_ - taken_ < Buffers::kMessages - ends_ && line.room()) {
     const auto at = offered_ % Buffers::kMessages;
     const auto posted = line.Receive(buffers_->messages[at].data(), kMessageBytes, messages_memory_);
     if (posted == Connection::Posted::failed) return Failed(line);
@@ -90,10 +90,11 @@ bool Inbox::Take(std::span<const std::byte> message) {
     case Kind::hello: Greeted(Line::messages) = payload.empty(); return payload.empty();
     case Kind::short_message:
       ++handed_on_;
-      return header.bytes == payload.size() && payload.size() <= progress::kMaxControlBytes &&
+      return ends_ == 0 && header.bytes == payload.size() && payload.size() <= progress::kMaxControlBytes &&
              events_.Control(rank_, payload);
     case Kind::short_slot:
-    case Kind::long_slot: return TakeSlot(header, payload);
+    case Kind::long_slot: return ends_ == 0 && TakeSlot(header, payload);
+    case Kind::end: return payload.empty() && ++ends_ <= Buffers::kMessages;
   }
   return false;
 }

@@ -34,6 +34,10 @@ class Inbox {
 
   // The peer has proven that both connections are its own.
   bool open() const { return greeted_[0] && greeted_[1]; }
+  // The peer has sent all that it will ever send.
+  bool ended() const { return ends_ == Buffers::kMessages; }
+  // No memory but this object's own is in use.
+  bool quiet() const { return coming_.empty(); }
   // Slots and short messages handed on so far.
   std::uint64_t handed_on() const { return handed_on_; }
   // Why it has failed, for a person; "" if it has not.
@@ -75,6 +79,7 @@ class Inbox {
   // Counts of messages: buffer i % kMessages is for message i.
   std::size_t offered_ = 0;
   std::size_t taken_ = 0;
+  std::size_t ends_ = 0;  // of those taken
   std::deque<Coming> coming_;
   std::size_t next_ = 0;  // the first of them that is not wholly posted
 

@@ -26,7 +26,10 @@ enum class Line : std::uint8_t { messages, data };
 inline constexpr std::size_t kLines = 2;
 inline constexpr int kConnectionsToAPeer = 2 * static_cast<int>(kLines);  // that a rank has a part in
 
-enum class Kind : std::uint32_t { hello = 1, short_message, short_slot, long_slot };
+// After a hello and before the ends come the others. A rank that is done sends as many ends as the receiver has buffers, so
+// that none of these still waits when the connection is closed: some plug-ins lose all connections of a process if one is
+// closed before its requests are done.
+enum class Kind : std::uint32_t { hello = 1, short_message, short_slot, long_slot, end };
 
 // Begins every message. Ranks have the same byte order.
 struct Header {

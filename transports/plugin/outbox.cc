@@ -45,7 +45,7 @@ bool Outbox::Open() {
 }
 
 void Outbox::Send(const progress::SlotMessage& slot, const std::byte* data) {
-  if (!why_.empty()) return;
+  if (!why_.empty() || ended_) return;
   ++slots_;
   ++sent_;
   Waiting next{slot.bytes <= kMostPayload ? Kind::short_slot : Kind::long_slot, slot, data, {}};
@@ -57,13 +57,18 @@ void Outbox::Send(const progress::SlotMessage& slot, const std::byte* data) {
 }
 
 void Outbox::SendShort(std::span<const std::byte> message) {
-  if (!why_.empty()) return;
+  if (!why_.empty() || ended_) return;
   ++sent_;
   if (MayPlace()) {
     Fill(Kind::short_message, {}, message);
   } else {
     waiting_.push_back({Kind::short_message, {}, nullptr, {message.begin(), message.end()}});
   }
+}
+
+void Outbox::End() {
+  if (!open_ || std::exchange(ended_, true)) return;
+  for (std::size_t i = 0; i < Buffers::kMessages; ++i) waiting_.push_back({Kind::end, {}, nullptr, {}});
 }
 
 std::vector<std::vector<std::byte>> Outbox::TakeWaiting() {
@@ -86,7 +91,7 @@ void Outbox::Fill(Kind kind, const progress::SlotMessage& slot, std::span<const 
 }
 
 void Outbox::Place(const Waiting& next) {
-  if (next.kind == Kind::short_message) return Fill(next.kind, {}, next.message);
+  if (next.kind == Kind::short_message || next.kind == Kind::end) return Fill(next.kind, {}, next.message);
   if (next.kind == Kind::short_slot) return Fill(next.kind, next.slot, {next.data, next.slot.bytes});
   const auto* data = next.data;
   const auto* const memory = MemoryOf(next.slot, data);
@@ -172,6 +177,7 @@ bool Outbox::PostData() {
 
 void Outbox::Told(const progress::SlotMessage& slot) {
   --slots_;
+  ++finished_;
   shared_.events.Sent(rank_, slot.connection, slot.number);
 }
 
@@ -192,6 +198,7 @@ bool Outbox::ForFinished(Line which, Do&& finish) {
 void Outbox::FinishMessage() {
   const auto& what = what_[done_++ % Buffers::kMessages];
   if (what.kind == Kind::short_slot) Told(what.slot);
+  if (what.kind == Kind::short_message) ++finished_;
 }
 
 void Outbox::FinishPiece() {

@@ -49,10 +49,12 @@ class Outbox {
   bool open() const { return open_; }
 
   // Slots that could be taken now; none before there is a connection.
-  int Room() const { return open() ? kMostSlots - slots_ : 0; }
+  int Room() const { return open() && !ended_ ? kMostSlots - slots_ : 0; }
   // The slot is reported as sent when its data is no longer needed.
   void Send(const progress::SlotMessage& slot, const std::byte* data);
   void SendShort(std::span<const std::byte> message);
+  // Nothing is taken after this.
+  void End();
   // Short messages that wait for the connection, and will not go this way. REQUIRES: !open().
   std::vector<std::vector<std::byte>> TakeWaiting();
   // Passes on what was taken, as far as the network accepts it: the caller may not come back soon. Some plug-ins send
@@ -63,7 +65,12 @@ class Outbox {
 
   // Messages taken so far: slots and short ones.
   std::uint64_t sent() const { return sent_; }
-  bool settled() const { return waiting_.empty() && filled_ == done_ && long_slots_.empty(); }
+  // All of them are on their way, as far as the plug-in tells.
+  bool settled() const { return finished_ == sent_; }
+  // No request is left.
+  bool drained() const { return waiting_.empty() && filled_ == done_ && long_slots_.empty(); }
+  // No memory but this object's own is in use.
+  bool quiet() const { return long_slots_.empty(); }
   // Drops registrations of ranges that are gone.
   void DropRanges();
   // Why it has failed, for a person; "" if it has not.
@@ -133,6 +140,8 @@ class Outbox {
 
   std::deque<Waiting> waiting_;
   std::uint64_t sent_ = 0;
+  std::uint64_t finished_ = 0;
+  bool ended_ = false;
   int slots_ = 0;  // taken and not yet told
   // Counts of messages: buffer i % kMessages holds message i.
   std::size_t filled_ = 0;

@@ -17,13 +17,13 @@ Peer::Peer(int rank, const Shared& shared)
       inbox_(std::make_unique<Inbox>(rank, token_, shared.out.library, shared.out.events)) {}
 
 void Peer::Fail(std::string why) {
-  if (!why_.empty() || outbox_ == nullptr) return;
+  if (!why_.empty() || stopped_) return;
   why_ = std::move(why);
   shared_.troubled.push_back(rank_);
 }
 
 std::optional<Greeting> Peer::Listen() {
-  if (outbox_ == nullptr) return std::nullopt;
+  if (stopped_) return std::nullopt;
   reserved_ = Reserved(shared_.device, kConnectionsToAPeer);
   if (!reserved_) {
     Fail(fmt::format("{}: its device {} makes at most {} connections (maxComms), and too few are left",
@@ -37,7 +37,7 @@ std::optional<Greeting> Peer::Listen() {
 }
 
 void Peer::Meet(const Greeting& theirs) {
-  if (outbox_ == nullptr) return;
+  if (stopped_) return;
   if (outbox_->met()) return Fail("it sent a malformed message");
   const auto piece = std::min<std::size_t>(shared_.device.most_bytes, theirs.piece);
   inbox_->Expect(piece);
@@ -51,7 +51,7 @@ void Peer::Send(const progress::SlotMessage& slot, const std::byte* data) {
 }
 
 void Peer::SendShort(std::span<const std::byte> message) {
-  if (outbox_ != nullptr) outbox_->SendShort(message);
+  if (outbox_ != nullptr && !stopped_) outbox_->SendShort(message);
 }
 
 std::vector<std::vector<std::byte>> Peer::TakeWaiting() {
@@ -65,14 +65,14 @@ void Peer::LookForFailures() {
 }
 
 void Peer::Flush() {
-  if (outbox_ == nullptr) return;
+  if (outbox_ == nullptr || stopped_) return;
   outbox_->Flush();
   LookForFailures();
 }
 
 // After a failure of one half, the other goes on until Stop(): what the peer sent before is still to arrive.
 bool Peer::Advance() {
-  if (outbox_ == nullptr) return false;
+  if (outbox_ == nullptr || stopped_) return false;
   const bool received = inbox_->Advance();
   const bool sent = outbox_->Advance();
   LookForFailures();
@@ -83,7 +83,13 @@ void Peer::DropRanges() {
   if (outbox_ != nullptr) outbox_->DropRanges();
 }
 
+void Peer::End() {
+  if (outbox_ != nullptr) outbox_->End();
+}
+
 void Peer::Stop() {
+  stopped_ = true;
+  if (outbox_ == nullptr || (outbox_->quiet() && inbox_->quiet())) return;
   outbox_ = nullptr;
   inbox_ = nullptr;
   reserved_ = Reserved();

@@ -61,13 +61,21 @@ class Peer {
   // Whether everything has arrived that the peer sent before it left.
   bool all_here() const { return leaving() && inbox_ != nullptr && inbox_->handed_on() >= *leaves_after_; }
 
-  // Closes the connections, whatever is on its way.
+  // Nothing is sent after this.
+  void End();
+  // The peer has ended, too, and no request is left, or none that could still be done.
+  bool ended() const {
+    return outbox_ == nullptr ||
+           ((inbox_->ended() || !inbox_->why().empty()) && (outbox_->drained() || !outbox_->why().empty()));
+  }
+
+  // Gives up whatever is on its way. Connections that use no other memory stay open until the end: see Kind::end.
   void Stop();
   // Why it has failed, for a person; "" if it has not.
   const std::string& why() const { return why_; }
 
  private:
-  bool usable() const { return outbox_ != nullptr && why_.empty() && !leaving(); }
+  bool usable() const { return outbox_ != nullptr && !stopped_ && why_.empty() && !leaving(); }
   void Fail(std::string why);
   void LookForFailures();
 
@@ -75,9 +83,10 @@ class Peer {
   Shared shared_;
   std::uint64_t token_;
   std::string why_;
+  bool stopped_ = false;
   std::optional<std::uint64_t> leaves_after_;
   Reserved reserved_;  // the connections
-  // Null once stopped.
+  // Null once closed.
   std::unique_ptr<Outbox> outbox_;
   std::unique_ptr<Inbox> inbox_;
 };

@@ -106,8 +106,8 @@ PluginTransport::PluginTransport(int rank, const std::vector<int>& peers, const 
 }
 
 PluginTransport::~PluginTransport() {
-  const auto waits = [this](int rank) { return At(rank).unheard > 0; };
-  while (std::ranges::any_of(active_, waits) && !patience_.Passed()) {
+  const auto waits = [this](int rank) { return At(rank).unheard > 0 || !At(rank).plugin.ended(); };
+  while (closed_ && std::ranges::any_of(active_, waits) && !patience_.Passed()) {
     if (!Advance()) std::this_thread::sleep_for(kLeaveNap);
   }
 }
@@ -124,12 +124,11 @@ void PluginTransport::Connect(int rank) {
 void PluginTransport::SendControl(int rank, std::span<const std::byte> message) {
   auto& peer = At(rank);
   if (peer.broken) return;
-  if (peer.plugin.leaving() || (closed_ && !peer.plugin.sending())) {
+  if (closed_ || peer.plugin.leaving()) {
     Say(rank, tcp::Forwarded{{message.begin(), message.end()}});
   } else {
     peer.plugin.SendShort(message);
   }
-  if (closed_) SayLeaving(rank);
 }
 
 // The peer confirms it when everything that was sent before has arrived.
@@ -159,6 +158,7 @@ bool PluginTransport::Control(int rank, std::span<const std::byte> bytes) {
     peer.plugin.Meet(*greeting);
   } else if (const auto* leaving = std::get_if<Leaving>(&*message)) {
     peer.plugin.HearLeaving(*leaving);
+    peer.plugin.End();
     ++peer.unconfirmed;
   } else if (std::holds_alternative<Heard>(*message)) {
     peer.unheard = std::max(0, peer.unheard - 1);
@@ -228,7 +228,8 @@ bool PluginTransport::AdvanceTroubles() {
 
 bool PluginTransport::AdvanceEnds() {
   if (last_arrivals_.empty()) return false;
-  const auto over = last_arrivals_.Over([this](int rank) { return At(rank).plugin.all_here(); });
+  const auto over =
+      last_arrivals_.Over([this](int rank) { return At(rank).plugin.all_here() && At(rank).plugin.ended(); });
   for (const int rank : over) Break(rank, std::string(*last_arrivals_.Why(rank)));
   return !over.empty();
 }
@@ -280,6 +281,7 @@ void PluginTransport::Close() {
     auto& peer = peers_[at]->plugin;
     if (peer.sending()) {
       SayLeaving(rank);
+      peer.End();
     } else {
       for (auto& message : peer.TakeWaiting()) Say(rank, tcp::Forwarded{std::move(message)});
     }

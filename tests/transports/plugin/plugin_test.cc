@@ -62,6 +62,25 @@ TEST(PluginWindows, AreSentInPlaceAndDeregistered) {
       OnPlugin(TestNet(11), "nulls=2"));
 }
 
+// Nothing is on its way any more when the connections of an orderly end are closed.
+TEST(PluginEnds, AreOrderly) {
+  for (const bool threads : {false, true}) {
+    RunRanks(
+        4,
+        [](Rank& self) {
+          for (int which = 0; which < 2; ++which) {
+            auto comm = self.Join(nullptr, which);
+            std::vector<float> data(100'000, 1);
+            ASSERT_TRUE(Ok(AllReduce(comm, data)));
+            EXPECT_EQ(data.back(), 4);
+            self.Meet();
+            comm.Destroy();
+          }
+        },
+        OnPlugin(TestNet(11), "tidy=1", threads));
+  }
+}
+
 TEST(PluginChoice, ThePluginIsUsedWhereItIsNamed) {
   const auto bytes = [](const std::vector<std::pair<std::string, std::string>>& more, bool expected) {
     auto options = OnPlugin(TestNet(11), "");
