@@ -1,9 +1,11 @@
 // Contexts: the device that each thread uses.
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <set>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -17,7 +19,24 @@ namespace {
 // A context's handle is its device's number, offset so that it is never null.
 constexpr std::uintptr_t kFirstContext = 0x40;
 
-thread_local std::vector<CUcontext> current;  // the top is last; null may have been set
+// A thread's contexts. Trivial, because a program's static destructors call the driver after the thread's objects have
+// been destroyed.
+struct Stack {
+  static constexpr std::size_t kDeepest = 64;
+  std::array<CUcontext, kDeepest> contexts;  // null may have been set
+  std::size_t depth;
+
+  bool empty() const { return depth == 0; }
+  CUcontext top() const { return contexts[depth - 1]; }
+  void Pop() { --depth; }
+  void Push(CUcontext context) {
+    Require(depth < kDeepest, CUDA_ERROR_OUT_OF_MEMORY);
+    contexts[depth++] = context;
+  }
+};
+static_assert(std::is_trivially_destructible_v<Stack>);
+
+thread_local Stack current = {};
 
 struct Uses {
   std::mutex mutex;
@@ -46,8 +65,8 @@ CUdevice DeviceOf(CUcontext context) {
 }
 
 CUdevice CurrentDevice() {
-  Require(!current.empty() && current.back() != nullptr, CUDA_ERROR_INVALID_CONTEXT);
-  return DeviceOf(current.back());
+  Require(!current.empty() && current.top() != nullptr, CUDA_ERROR_INVALID_CONTEXT);
+  return DeviceOf(current.top());
 }
 
 }  // namespace tutti::standin
@@ -80,30 +99,40 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
   });
 }
 
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+  return Answer([&] {
+    Require(device >= 0 && device < TheEnvironment().devices, CUDA_ERROR_INVALID_DEVICE);
+    auto& uses = TheUses();
+    const std::lock_guard lock(uses.mutex);
+    *flags = CU_CTX_SCHED_AUTO;
+    *active = uses.retained[static_cast<std::size_t>(device)] > 0 ? 1 : 0;
+  });
+}
+
 CUresult cuCtxGetCurrent(CUcontext* context) {
-  return Answer([&] { *context = current.empty() ? nullptr : current.back(); });
+  return Answer([&] { *context = current.empty() ? nullptr : current.top(); });
 }
 
 CUresult cuCtxSetCurrent(CUcontext context) {
   return Answer([&] {
     if (context != nullptr) DeviceOf(context);
-    if (!current.empty()) current.pop_back();
-    if (context != nullptr) current.push_back(context);
+    if (!current.empty()) current.Pop();
+    if (context != nullptr) current.Push(context);
   });
 }
 
 CUresult cuCtxPushCurrent(CUcontext context) {
   return Answer([&] {
     DeviceOf(context);
-    current.push_back(context);
+    current.Push(context);
   });
 }
 
 CUresult cuCtxPopCurrent(CUcontext* context) {
   return Answer([&] {
     Require(!current.empty(), CUDA_ERROR_INVALID_CONTEXT);
-    if (context != nullptr) *context = current.back();
-    current.pop_back();
+    if (context != nullptr) *context = current.top();
+    current.Pop();
   });
 }
 

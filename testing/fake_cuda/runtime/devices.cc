@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "testing/fake_cuda/runtime/call.h"
+#include "testing/fake_cuda/runtime/refusals.h"
 
 namespace tutti::standin {
 namespace {
@@ -124,12 +125,22 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 
+// As the real one: a name that is not there is no error of the call if the caller can be told so.
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
+                                             unsigned long long flags, cudaDriverEntryPointQueryResult* found) {
+  CUdriverProcAddressQueryResult said{};
+  const CUresult result = cuGetProcAddress(symbol, function, static_cast<int>(version), flags, &said);
+  if (found == nullptr) return Remember(Code(result));
+  *found = static_cast<cudaDriverEntryPointQueryResult>(said);
+  return Remember(result == CUDA_ERROR_NOT_FOUND ? cudaSuccess : Code(result));
+}
+
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t cudaPeekAtLastError() { return last_error; }
 
 const char* cudaGetErrorString(cudaError_t error) {
+  if (const char* refusal = RefusalText(error)) return refusal;
   const char* text = nullptr;
-  if (error == cudaErrorInvalidDeviceFunction) return "no host kernel for this one in the stand-in";
   return cuGetErrorString(static_cast<CUresult>(error), &text) == CUDA_SUCCESS ? text : "unrecognized error code";
 }
 

@@ -16,12 +16,16 @@ std::string WithoutNamespaces(const std::string& name) {
 
 }  // namespace
 
-// An example of a demangled name: "void (anonymous namespace)::fill<float, (anonymous namespace)::Sum>(float*, long)".
-KernelName KernelName::Parse(const char* mangled) {
+std::string Demangled(const char* mangled) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
                                                          &std::free);
-  const std::string name = text == nullptr ? mangled : text.get();
+  return text == nullptr ? mangled : text.get();
+}
+
+// An example of a demangled name: "void (anonymous namespace)::fill<float, (anonymous namespace)::Sum>(float*, long)".
+KernelName KernelName::Parse(const char* mangled) {
+  const std::string name = Demangled(mangled);
   const auto open = name.find('<');
   if (open == std::string::npos) return {name, {}};
   KernelName parsed{WithoutNamespaces(name.substr(0, open)), {}};

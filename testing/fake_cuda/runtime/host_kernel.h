@@ -7,6 +7,9 @@
 
 namespace tutti::standin {
 
+// A name as in the source; as given if it is none that a compiler made.
+std::string Demangled(const char* mangled);
+
 // A kernel's registered name, without namespaces: `fill<float, Sum>` is {"fill", {"float", "Sum"}}.
 struct KernelName {
   std::string function;

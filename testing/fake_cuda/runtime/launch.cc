@@ -7,6 +7,7 @@
 #include "testing/fake_cuda/extension.h"
 #include "testing/fake_cuda/runtime/call.h"
 #include "testing/fake_cuda/runtime/host_kernel.h"
+#include "testing/fake_cuda/runtime/refusals.h"
 
 namespace tutti::standin {
 namespace {
@@ -43,11 +44,32 @@ class Kernels {
     return host_kernels_[host] = FindHostKernel(KernelName::Parse(name->second.c_str()));
   }
 
+  // For a person.
+  std::string NameOf(const void* host) {
+    constexpr std::size_t kLongest = 200;  // names of templates fill pages
+    const std::lock_guard lock(mutex_);
+    const auto found = names_.find(host);
+    if (found == names_.end()) return "a kernel that was not registered";
+    std::string name = Demangled(found->second.c_str());
+    if (name.size() > kLongest) name = name.substr(0, kLongest) + "...";
+    return name;
+  }
+
  private:
   std::mutex mutex_;
   std::map<const void*, std::string> names_;
   std::map<const void*, HostKernel> host_kernels_;
 };
+
+cudaError_t RefuseKernel(const void* host) {
+  return Refuse(cudaErrorInvalidDeviceFunction,
+                "the stand-in has no host kernel for " + Kernels::Instance().NameOf(host));
+}
+
+// The stand-in knows of a kernel only what it computes.
+cudaError_t RefuseAttributes(const char* function, const void* host) {
+  return Kernels::Instance().Find(host) == nullptr ? RefuseKernel(host) : RefuseFunction(function);
+}
 
 }  // namespace
 }  // namespace tutti::standin
@@ -102,6 +124,34 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
 cudaError_t cudaLaunchKernel(const void* host, dim3 /*grid*/, dim3 /*block*/, void** arguments, std::size_t /*shared*/,
                              cudaStream_t stream) {
   const HostKernel kernel = Kernels::Instance().Find(host);
-  if (kernel == nullptr) return Remember(cudaErrorInvalidDeviceFunction);
+  if (kernel == nullptr) return RefuseKernel(host);
   return Call([&] { return standinEnqueue(stream, kernel(arguments)); });
+}
+
+// Attributes of a launch say how blocks share the device, which host kernels do not need to know.
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* host, void** arguments) {
+  return cudaLaunchKernel(host, config->gridDim, config->blockDim, arguments, config->dynamicSmemBytes, config->stream);
+}
+
+cudaError_t cudaLaunchCooperativeKernel(const void* host, dim3 grid, dim3 block, void** arguments, std::size_t shared,
+                                        cudaStream_t stream) {
+  return cudaLaunchKernel(host, grid, block, arguments, shared, stream);
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* /*attributes*/, const void* host) {
+  return RefuseAttributes("cudaFuncGetAttributes", host);
+}
+
+cudaError_t cudaFuncSetAttribute(const void* host, cudaFuncAttribute /*attribute*/, int /*value*/) {
+  return RefuseAttributes("cudaFuncSetAttribute", host);
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* /*blocks*/, const void* host, int /*threads*/,
+                                                          std::size_t /*shared*/) {
+  return RefuseAttributes("cudaOccupancyMaxActiveBlocksPerMultiprocessor", host);
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* /*blocks*/, const void* host, int /*threads*/,
+                                                                   std::size_t /*shared*/, unsigned /*flags*/) {
+  return RefuseAttributes("cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", host);
 }

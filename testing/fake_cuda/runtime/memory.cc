@@ -12,6 +12,28 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   });
 }
 
+cudaError_t cudaMallocManaged(void** pointer, std::size_t bytes, unsigned flags) {
+  return Call([&] {
+    CUdeviceptr memory = 0;
+    const CUresult result = cuMemAllocManaged(&memory, bytes, flags);
+    *pointer = reinterpret_cast<void*>(memory);
+    return result;
+  });
+}
+
+cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t stream) {
+  return Call([&] {
+    CUdeviceptr memory = 0;
+    const CUresult result = bytes == 0 ? CUDA_SUCCESS : cuMemAllocAsync(&memory, bytes, stream);
+    *pointer = reinterpret_cast<void*>(memory);
+    return result;
+  });
+}
+
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  return Call([&] { return cuMemFreeAsync(Device(pointer), stream); });
+}
+
 cudaError_t cudaFree(void* pointer) {
   return Call([&] { return cuMemFree(Device(pointer)); });
 }
@@ -20,30 +42,24 @@ cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned flags) {
   return Call([&] { return cuMemHostAlloc(pointer, bytes, flags); });
 }
 
+cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
+  return cudaHostAlloc(pointer, bytes, cudaHostAllocDefault);
+}
+
+cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned flags) {
+  return Call([&] { return cuMemHostRegister(pointer, bytes, flags); });
+}
+
+cudaError_t cudaHostUnregister(void* pointer) {
+  return Call([&] { return cuMemHostUnregister(pointer); });
+}
+
 cudaError_t cudaFreeHost(void* pointer) {
   return Call([&] { return cuMemFreeHost(pointer); });
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return Call([&] { return cuMemGetInfo(free, total); });
-}
-
-// The pointers determine the direction.
-cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/) {
-  return Call([&] { return cuMemcpy(Device(to), Device(from), bytes); });
-}
-
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
-                            cudaStream_t stream) {
-  return Call([&] { return cuMemcpyAsync(Device(to), Device(from), bytes, stream); });
-}
-
-cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
-  return Call([&] { return cuMemsetD8(Device(to), static_cast<unsigned char>(value), bytes); });
-}
-
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-  return Call([&] { return cuMemsetD8Async(Device(to), static_cast<unsigned char>(value), bytes, stream); });
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {

@@ -1,23 +1,13 @@
 // The runtime as an nvcc-compiled program uses it.
 #include <cuda.h>
-#include <cuda_runtime_api.h>
-#include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <thread>
 #include <vector>
 
-// Called by such a program's start-up code.
-extern "C" void __cudaRegisterFunction(void** handle, const char* host, char* device, const char* name, int limit,
-                                       uint3* thread, uint3* block, dim3* block_size, dim3* grid_size, int* warp);
+#include "testing/fake_cuda/runtime/runtime_fixture.h"
 
 namespace tutti::standin {
 namespace {
-
-class Runtime : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() { setenv("TUTTI_STANDIN_DEVICES", "2", 1); }
-};
 
 TEST_F(Runtime, MemoryIsTheDrivers) {
   void* pointer = nullptr;
@@ -64,8 +54,7 @@ TEST_F(Runtime, EveryThreadHasItsDevice) {
 TEST_F(Runtime, AKernelIsLaunchedByItsRegisteredName) {
   static const char host = 0;
   static const char unknown = 0;
-  __cudaRegisterFunction(nullptr, &host, nullptr, "_ZN12_GLOBAL__N_114verifyPreparedIjEEvPKT_S3_ljPl", -1, nullptr,
-                         nullptr, nullptr, nullptr, nullptr);
+  RegisterKernel(&host, "_ZN12_GLOBAL__N_114verifyPreparedIjEEvPKT_S3_ljPl");
   std::vector<unsigned> results{1, 2, 3};
   const std::vector<unsigned> expected{1, 5, 3};
   const unsigned* first = results.data();

@@ -1,5 +1,8 @@
-// The runtime's streams, events and graphs: the driver's under another name.
+// The runtime's streams and events: the driver's under another name.
+#include <memory>
+
 #include "testing/fake_cuda/runtime/call.h"
+#include "testing/fake_cuda/runtime/refusals.h"
 
 using namespace tutti::standin;  // NOLINT: what follows is the runtime's interface, in no namespace
 
@@ -7,6 +10,27 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWith
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return Call([&] { return cuStreamCreate(stream, flags); });
+}
+
+// All streams have the same priority.
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  return Call([&] {
+    if (least != nullptr) *least = 0;
+    if (greatest != nullptr) *greatest = 0;
+    return CUDA_SUCCESS;
+  });
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  return Call([&] { return cuStreamCreateWithPriority(stream, flags, priority); });
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  return Call([&] {
+    unsigned flags = 0;
+    *priority = 0;
+    return cuStreamGetFlags(stream, &flags);  // finds a wrong handle out
+  });
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -25,6 +49,36 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return Call([&] { return cuStreamWaitEvent(stream, event, flags); });
 }
 
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  return Call([&] { return cuLaunchHostFunc(stream, function, data); });
+}
+
+// Unlike a host function, a callback learns its stream and the stream's state, and cannot be captured.
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data, unsigned flags) {
+  struct Callback {
+    cudaStream_t stream;
+    cudaStreamCallback_t function;
+    void* data;
+  };
+  return Call([&] {
+    if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    CUstreamCaptureStatus status{};
+    CUresult result = cuStreamIsCapturing(stream, &status);
+    if (result != CUDA_SUCCESS) return result;
+    if (status != CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    auto kept = std::make_unique<Callback>(Callback{stream, callback, data});
+    result = cuLaunchHostFunc(
+        stream,
+        [](void* given) {
+          const std::unique_ptr<Callback> own(static_cast<Callback*>(given));
+          own->function(own->stream, cudaSuccess, own->data);
+        },
+        kept.get());
+    if (result == CUDA_SUCCESS) kept.release();
+    return result;
+  });
+}
+
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
@@ -39,6 +93,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return Call([&] { return cuEventRecord(event, stream); });
 }
 
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  if (flags != cudaEventRecordDefault) return RefuseFunction("cudaEventRecordWithFlags with flags");
+  return cudaEventRecord(event, stream);
+}
+
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return Call([&] { return cuEventSynchronize(event); });
 }
@@ -49,46 +108,4 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   return Call([&] { return cuEventElapsedTime(milliseconds, start, end); });
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
-  return Call([&] { return cuStreamBeginCapture(stream, static_cast<CUstreamCaptureMode>(mode)); });
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  return Call([&] { return cuStreamEndCapture(stream, graph); });
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  return Call([&] {
-    CUstreamCaptureStatus said{};
-    const CUresult result = cuStreamIsCapturing(stream, &said);
-    *status = static_cast<cudaStreamCaptureStatus>(said);
-    return result;
-  });
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  return Call([&] {
-    auto exchanged = static_cast<CUstreamCaptureMode>(*mode);
-    const CUresult result = cuThreadExchangeStreamCaptureMode(&exchanged);
-    *mode = static_cast<cudaStreamCaptureMode>(exchanged);
-    return result;
-  });
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags) {
-  return Call([&] { return cuGraphInstantiateWithFlags(exec, graph, flags); });
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  return Call([&] { return cuGraphLaunch(exec, stream); });
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  return Call([&] { return cuGraphExecDestroy(exec); });
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  return Call([&] { return cuGraphDestroy(graph); });
 }

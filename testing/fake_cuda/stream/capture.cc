@@ -36,8 +36,6 @@ bool Disturbs(const Capture& capture) {
   }
 }
 
-// Handles of nodes: their numbers, counted from 1.
-CUgraphNode HandleOf(std::size_t node) { return reinterpret_cast<CUgraphNode>(node + 1); }
 std::size_t NumberOf(CUgraphNode handle) { return reinterpret_cast<std::size_t>(handle) - 1; }
 
 }  // namespace

@@ -26,9 +26,21 @@ struct Node {
   std::set<std::size_t> after;  // numbers of nodes
 };
 
+// Destroyed with the last graph that can use the data.
+struct UserObject {
+  UserObject(void* data, CUhostFn destroy) : data(data), destroy(destroy) {}
+  ~UserObject();
+  UserObject(const UserObject&) = delete;
+  UserObject& operator=(const UserObject&) = delete;
+
+  void* const data;
+  const CUhostFn destroy;
+};
+
 struct Graph {
   std::vector<Node> nodes;
   std::size_t lanes = 0;
+  std::vector<std::shared_ptr<UserObject>> objects;
 
   // Returns when all nodes are done.
   void Run() const;
@@ -79,6 +91,9 @@ class Capture {
 };
 
 std::mutex& CaptureLock();
+
+// Handles of nodes: their numbers, counted from 1.
+inline CUgraphNode HandleOf(std::size_t node) { return reinterpret_cast<CUgraphNode>(node + 1); }
 
 // Whether the stream is captured; if so, the work is now a node.
 bool Recorded(Stream& stream, Work& work);

@@ -1,4 +1,5 @@
 // The driver's interface to captures and graphs.
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -126,6 +127,21 @@ extern "C" CUresult StreamUpdateCaptureDependenciesV1(CUstream handle, CUgraphNo
                                                       unsigned flags) __asm__("cuStreamUpdateCaptureDependencies");
 CUresult StreamUpdateCaptureDependenciesV1(CUstream handle, CUgraphNode* nodes, std::size_t count, unsigned flags) {
   return cuStreamUpdateCaptureDependencies(handle, nodes, nullptr, count, flags);
+}
+
+// Without an array for them, counts the nodes.
+CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode* nodes, std::size_t* count) {
+  return Answer([&] {
+    Require(count != nullptr, CUDA_ERROR_INVALID_VALUE);
+    const std::lock_guard lock(CaptureLock());
+    const std::size_t all = Handles<CUgraph, Graph>().Find(handle)->nodes.size();
+    if (nodes == nullptr) {
+      *count = all;
+      return;
+    }
+    for (std::size_t node = 0; node < *count; ++node) nodes[node] = node < all ? HandleOf(node) : nullptr;
+    *count = std::min(*count, all);
+  });
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph handle, unsigned long long /*flags*/) {

@@ -49,6 +49,38 @@ TEST_F(Driver, ContextsAreAThreadsOwn) {
   }).join();
 }
 
+TEST_F(Driver, AContextIsActiveWhileItIsRetained) {
+  unsigned flags = 1;
+  int active = -1;
+  EXPECT_EQ(cuDevicePrimaryCtxGetState(1, &flags, &active), CUDA_SUCCESS);
+  EXPECT_EQ(active, 0);
+  CUcontext context = nullptr;
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&context, 1), CUDA_SUCCESS);
+  EXPECT_EQ(cuDevicePrimaryCtxGetState(1, &flags, &active), CUDA_SUCCESS);
+  EXPECT_EQ(active, 1);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease(1), CUDA_SUCCESS);
+  EXPECT_EQ(cuDevicePrimaryCtxGetState(kDevices, &flags, &active), CUDA_ERROR_INVALID_DEVICE);
+}
+
+// Static destructors of programs do so.
+TEST_F(Driver, AThreadMayCallItWhenItsObjectsAreGone) {
+  static CUdevice last;
+  struct Late {
+    ~Late() { cuCtxGetDevice(&last); }
+    bool made = true;
+  };
+  last = -1;
+  std::thread([] {
+    thread_local const Late late;  // made before the driver's objects of this thread, so it is destroyed after them
+    EXPECT_TRUE(late.made);
+    CUcontext context = nullptr;
+    ASSERT_EQ(cuDevicePrimaryCtxRetain(&context, 1), CUDA_SUCCESS);
+    ASSERT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+  }).join();
+  EXPECT_EQ(last, 1);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease(1), CUDA_SUCCESS);
+}
+
 TEST_F(Driver, PeerAccessIsEnabledOnce) {
   CUcontext other = nullptr;
   ASSERT_EQ(cuDevicePrimaryCtxRetain(&other, 1), CUDA_SUCCESS);

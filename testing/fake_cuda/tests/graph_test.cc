@@ -1,3 +1,5 @@
+#include <array>
+#include <atomic>
 #include <thread>
 
 #include "testing/fake_cuda/tests/driver_fixture.h"
@@ -184,6 +186,60 @@ TEST_F(Graphs, CapturedAndOtherWorkDoNotMix) {
   EXPECT_EQ(cuStreamBeginCapture(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   EXPECT_EQ(cuGraphExecDestroy(exec_), CUDA_SUCCESS);
   EXPECT_EQ(cuEventDestroy(outside), CUDA_SUCCESS);
+}
+
+TEST_F(Graphs, NodesAreCounted) {
+  CUgraph graph = nullptr;
+  Begin();
+  EXPECT_EQ(cuMemsetD8Async(pointer_, 1, 4, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemsetD8Async(pointer_, 2, 4, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+  std::size_t count = 0;
+  EXPECT_EQ(cuGraphGetNodes(graph, nullptr, &count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 2U);
+  std::array<CUgraphNode, 3> nodes{};
+  count = nodes.size();
+  EXPECT_EQ(cuGraphGetNodes(graph, nodes.data(), &count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 2U);
+  EXPECT_NE(nodes[0], nodes[1]);
+  EXPECT_EQ(nodes[2], nullptr);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphGetNodes(graph, nullptr, &count), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(Graphs, AUserObjectLivesAsLongAsTheGraphCanRun) {
+  static std::atomic<int> destroyed;
+  destroyed = 0;
+  const auto destroy = [](void* data) { destroyed += *static_cast<int*>(data); };
+  int data = 7;
+  CUuserObject object = nullptr;
+  ASSERT_EQ(cuUserObjectCreate(&object, &data, destroy, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC), CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  Begin();
+  EXPECT_EQ(cuMemsetD8Async(pointer_, 1, 4, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE), CUDA_SUCCESS);
+  EXPECT_EQ(cuUserObjectRelease(object, 1), CUDA_ERROR_INVALID_HANDLE);  // the reference was moved
+  ASSERT_EQ(cuGraphInstantiateWithFlags(&exec_, graph, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  Replay();
+  EXPECT_EQ(destroyed, 0);
+  EXPECT_EQ(cuGraphExecDestroy(exec_), CUDA_SUCCESS);
+  while (destroyed == 0) std::this_thread::yield();  // the stream drops what it has run a moment after it is done
+  EXPECT_EQ(destroyed, 7);
+}
+
+TEST_F(Graphs, AUserObjectThatNoGraphKeepsEndsWithItsLastReference) {
+  static int destroyed;
+  destroyed = 0;
+  CUuserObject object = nullptr;
+  const auto destroy = [](void* /*data*/) { ++destroyed; };
+  ASSERT_EQ(cuUserObjectCreate(&object, nullptr, destroy, 2, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC), CUDA_SUCCESS);
+  EXPECT_EQ(cuUserObjectRelease(object, 3), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuUserObjectRelease(object, 1), CUDA_SUCCESS);
+  EXPECT_EQ(destroyed, 0);
+  EXPECT_EQ(cuUserObjectRelease(object, 1), CUDA_SUCCESS);
+  EXPECT_EQ(destroyed, 1);
 }
 
 }  // namespace

@@ -1,0 +1,23 @@
+// What the runtime's stand-in cannot do, said by name: in the text of the error, and once on stderr.
+//
+// Thread-safety: all of it; a refusal is the text of its code for the thread that met it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+namespace tutti::standin {
+
+// Remembers `error` for cudaGetLastError. From now on cudaGetErrorString(error) is `text` in this thread.
+cudaError_t Refuse(cudaError_t error, const std::string& text);
+
+// The text of the thread's last refusal with this code; null if there was none.
+const char* RefusalText(cudaError_t error);
+
+// For a function that the stand-in does not have.
+inline cudaError_t RefuseFunction(const char* function) {
+  return Refuse(cudaErrorNotSupported, std::string("the stand-in of the CUDA runtime has no ") + function);
+}
+
+}  // namespace tutti::standin
