@@ -20,12 +20,15 @@ set -euo pipefail
 source=$(cd "$1" && pwd)
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${2:-$root/build}" && pwd)
-include=${NCCL_INCLUDE:-$root/interop/nccl}
 library=${NCCL_LIB:-$build/interop/nccl/lib}
 standin=$build/testing/fake_cuda
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 cuda_include=$(cd "$(dirname "$nvcc")/../include" && pwd)
 out=$build/nccl-tests
+mkdir -p "$out/include"
+# A folder with our header alone: others beside it may have the names of CUDA's.
+ln -sf "$root/interop/nccl/nccl.h" "$out/include/nccl.h"
+include=${NCCL_INCLUDE:-$out/include}
 read -ra tests <<<"${NCCL_TESTS:-all_reduce all_gather reduce_scatter reduce broadcast alltoall alltoallv sendrecv gather scatter hypercube}"
 read -ra ranks <<<"${NCCL_TESTS_RANKS:-1 2 3 4 5 6 7 8}"
 run_limit=300 # seconds for one run of a test
@@ -49,7 +52,6 @@ compile() { # SOURCE OBJECT
   esac
 }
 
-mkdir -p "$out"
 common=(src/common.cu src/util.cu src/timer.cc verifiable/verifiable.cu os/linux.cc)
 running=0
 objects=()

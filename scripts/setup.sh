@@ -33,7 +33,8 @@ needed_by_tests=(libgtest-dev)
 # Without these, there are no microbenchmarks and no tests of PyTorch and of libnccl.so.2 from Python.
 # libopenblas-dev: matrix products of examples/train_lm; without it, plain loops compute them.
 # python3-torch and the packages after it: to build and test the PyTorch backend (interop/torch).
-test_packages=(libbenchmark-dev python3-numpy libopenblas-dev python3-torch libtorch-dev pybind11-dev python3-dev
+# git: to fetch nccl-tests (scripts/frameworks.sh).
+test_packages=(git libbenchmark-dev python3-numpy libopenblas-dev python3-torch libtorch-dev pybind11-dev python3-dev
                python3-setuptools)
 # A cross compiler and an emulator. Without these, the tests are not run on ARM64.
 arm64_packages=(g++-aarch64-linux-gnu qemu-user)
