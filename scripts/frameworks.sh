@@ -29,7 +29,8 @@ if [[ -n $installed && -z ${1:-} ]]; then
   set -- "${TUTTI_FRAMEWORKS_DIR:-}" "${@:2}"
 fi
 if [[ -n $installed && -z $1 ]]; then
-  say "no folder is named: scripts/frameworks.sh FOLDER installs 6 GB of packages there, and TUTTI_FRAMEWORKS_DIR=FOLDER has this test use them"
+  say "no folder is named: scripts/frameworks.sh FOLDER installs 6 GB of packages there, and this test uses them" \
+    "where TUTTI_FRAMEWORKS_DIR=FOLDER"
   exit 77
 fi
 [[ $# -ge 1 && $# -le 2 ]] || { usage && exit 2; }
@@ -69,7 +70,9 @@ attempt() {
   "${@:2}" || say "could not install $1"
 }
 
-has_module() { [[ -x $python ]] && "$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)' "$1"; }
+has_module() {
+  [[ -x $python ]] && "$python" -c 'import importlib.util as u, sys; sys.exit(u.find_spec(sys.argv[1]) is None)' "$1"
+}
 if [[ -z $installed ]]; then
   { has_module torch && has_module cupy; } ||
     attempt "PyTorch and CuPy" "$root/scripts/torch.sh" "$folder/python" "" numpy cupy-cuda13x
@@ -78,33 +81,41 @@ if [[ -z $installed ]]; then
     attempt nccl-tests git clone --quiet --depth 1 https://github.com/NVIDIA/nccl-tests "$nccl_tests"
 else
   for needed in "$python" "$wrapper" "$nccl_tests"; do
-    [[ -e $needed ]] || { say "$folder lacks ${needed#"$folder"/}: scripts/frameworks.sh $folder installs it" && exit 77; }
+    [[ -e $needed ]] && continue
+    say "$folder lacks ${needed#"$folder"/}: scripts/frameworks.sh $folder installs it"
+    exit 77
   done
 fi
+
+# version_of PACKAGE
+version_of() {
+  "$python" -c 'import importlib.metadata as m, sys; print(m.version(sys.argv[1]))' "$1" 2>/dev/null || echo none
+}
 
 # --- CUDA's compiler and headers, and the build.
 
 NVCC=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 if [[ ! -x $NVCC ]]; then
   # In PyPI's packages, which share one folder.
-  toolkit=$("$python" -c 'import importlib.util, pathlib; print(pathlib.Path(importlib.util.find_spec("nvidia").submodule_search_locations[0]) / "cu13")')
+  toolkit=$("$python" -c 'import nvidia; print(list(nvidia.__path__)[0])')/cu13
   NVCC=$toolkit/bin/nvcc
   if [[ -z $installed && ! -x $NVCC ]]; then
-    version=$("$python" -c 'from importlib.metadata import version; print(version("nvidia-cuda-runtime"))')
+    version=$(version_of nvidia-cuda-runtime)
     attempt nvcc "$python" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
       "cuda-toolkit[nvcc,cudart,cccl]==${version%.*}.*"
   fi
 fi
 export NVCC
 
-if [[ ! -e $build/testing/fake_cuda/libcudart.so.13 ]]; then
+if [[ ! -e $build/testing/fake_cuda/nvml/libnvidia-ml.so.1 ]]; then
   [[ -z $installed ]] || { say "$build has no stand-in: it was made without CUDA's headers" && exit 77; }
   say "$build has no stand-in of the CUDA runtime: making a build in $folder/build"
   cuda=$(dirname "$(dirname "$NVCC")")
   build=$folder/build
   CUDA_HOME=$cuda cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
     -DTUTTI_NVCC="$NVCC" -DTUTTI_CUDA_INCLUDE="$cuda/include" >"$folder/cmake.log"
-  cmake --build "$build" --target tutti_nccl tutti_standin_driver tutti_standin_runtime >>"$folder/cmake.log"
+  cmake --build "$build" >>"$folder/cmake.log" \
+    --target tutti_nccl tutti_standin_driver tutti_standin_runtime tutti_standin_nvml
 fi
 build=$(cd "$build" && pwd)
 standin=$build/testing/fake_cuda
@@ -130,35 +141,37 @@ take() { # ROW
   failures=$((failures + 1))
 }
 
-# version_of PACKAGE
-version_of() { "$python" -c 'import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))' "$1" 2>/dev/null || echo none; }
-
 # run NAME VERSION RANKS SECONDS TEST [ARGUMENTS] [-- OPTIONS OF ranks.py]
 run() {
   local name=$1 version=$2 ranks=$3 limit=$4 arguments=() row
   shift 4
   while [[ $# -gt 0 && $1 != -- ]]; do arguments+=("$1") && shift; done
   [[ $# -eq 0 ]] || shift
-  row=$(PYTHONDONTWRITEBYTECODE=1 python3 "$tests/ranks.py" --name "$name" --version "$version" --ranks "$ranks" --limit "$limit" "$@" \
-    "$logs/${name//[^A-Za-z0-9]/_}_$ranks" "${environment[@]}" "$python" "$tests/${arguments[0]}" "${arguments[@]:1}") || true
+  row=$(PYTHONDONTWRITEBYTECODE=1 python3 "$tests/ranks.py" --name "$name" --version "$version" --ranks "$ranks" \
+    --limit "$limit" "$@" "$logs/${name//[^A-Za-z0-9]/_}_$ranks" \
+    "${environment[@]}" "$python" "$tests/${arguments[0]}" "${arguments[@]:1}") || true
   take "$row"
 }
 
 # nccl-tests tell how many elements were wrong; ranks are 2 and 4 devices, of one thread and of as many.
 run_nccl_tests() {
-  local log=$logs/nccl-tests result=passed reached reason='' began=$SECONDS version ranks=${NCCL_TESTS_RANKS:-2 4} limit=1800
+  local log=$logs/nccl-tests ranks=${NCCL_TESTS_RANKS:-2 4} limit=1800 # seconds
+  local version reached reason='' result=passed began=$SECONDS
   version=$(sed -n 's/.*NCCL_TESTS_VERSION *"\(.*\)".*/\1/p' "$nccl_tests"/src/common.* 2>/dev/null | head -n 1)
-  NCCL_TESTS_RANKS=$ranks JOBS=$(nproc) timeout "$limit" "$root/scripts/nccl-tests.sh" "$nccl_tests" "$build" >"$log" 2>&1 || result=FAILED
-  reached=$(awk '$2 == "devices" || $2 == "threads" { if (!($1 in seen)) printf "%s%s", separator, $1; seen[$1]; separator = ", " }' "$log")
+  NCCL_TESTS_RANKS=$ranks JOBS=$(nproc) timeout "$limit" "$root/scripts/nccl-tests.sh" "$nccl_tests" "$build" \
+    >"$log" 2>&1 || result=FAILED
+  reached=$(awk '$2 == "devices" { printf "%s%s", separator, $1; separator = ", " }' "$log")
   [[ $result == passed ]] || reason=$(tail -n 1 "$log")
-  take "$(printf '%s\t' nccl-tests "${version:-unknown}" "${ranks// /, }" "$result" "${reached:-nothing}" "$reason")$((SECONDS - began))"
+  take "$(printf '%s\t' nccl-tests "${version:-unknown}" "${ranks// /, }" "$result" "${reached:-nothing}" \
+    "$reason")$((SECONDS - began))"
 }
 
 rm -rf "$logs"
 mkdir -p "$logs"
 {
-  printf '# %s, commit %s; %s cores:%s; Python %s\n' "$(date -u +%F)" "$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)" \
-    "$(nproc)" "$(sed -n 's/^model name[^:]*://p' /proc/cpuinfo | head -n 1)" "$("$python" -c 'import platform; print(platform.python_version())')"
+  printf '# %s, commit %s; %s cores:%s; %s\n' "$(date -u +%F)" \
+    "$(git -C "$root" describe --always --dirty 2>/dev/null || echo unknown)" "$(nproc)" \
+    "$(sed -n 's/^model name[^:]*://p' /proc/cpuinfo | head -n 1)" "$("$python" --version 2>&1)"
   printf 'framework\tversion\tranks\tresult\thow far it got\twhy not further\tseconds\n'
 } >"$results"
 
@@ -168,6 +181,11 @@ vllm=$(cat "$folder/vllm/version" 2>/dev/null || echo none)
 run "PyTorch: tensors" "$torch" 1 120 torch_start.py
 run "PyTorch: NCCL process group" "$torch" 2 180 torch_group.py
 run "PyTorch: NCCL process group" "$torch" 4 180 torch_group.py
+# Memory is mapped piece by piece, for which PyTorch asks NVIDIA's management library.
+plain=("${environment[@]}")
+environment+=("LD_LIBRARY_PATH=$standin:$standin/nvml" PYTORCH_ALLOC_CONF=expandable_segments:True)
+run "PyTorch: the same with expandable segments" "$torch" 2 180 torch_group.py
+environment=("${plain[@]}")
 run "PyTorch: a rank is lost, next call" "$torch" 3 180 torch_lost_rank.py -- --lost 2
 run "PyTorch: a rank is lost, no further call" "$torch" 3 180 torch_lost_rank.py watchdog -- --lost 2
 run "vLLM: NCCL wrapper" "$vllm" 2 120 vllm_wrapper.py "$wrapper"

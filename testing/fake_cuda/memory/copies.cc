@@ -21,17 +21,30 @@ namespace {
 // One end of a copy: memory inside a range that the driver knows, or pageable host memory, which it does not know.
 struct End {
   bool pageable;
-  std::byte* data;                   // where the driver itself reaches it
-  std::shared_ptr<Mapping> mapping;  // keeps it
+  std::byte* data;                                 // where the driver itself reaches it
+  std::vector<std::shared_ptr<Mapping>> mappings;  // keep it
 };
+
+// Memory without an address of its own may have been mapped piece by piece to addresses that follow each other.
+void CheckPieces(const Range& first, std::uintptr_t end, std::vector<std::shared_ptr<Mapping>>& mappings) {
+  Require(first.kind == Kind::kMapped, CUDA_ERROR_INVALID_VALUE);
+  Require(!TheEnvironment().apart, CUDA_ERROR_NOT_SUPPORTED);  // the driver's own views do not follow each other
+  for (std::uintptr_t at = first.address + first.bytes; at < end;) {
+    const auto piece = Ranges::Instance().Find(at);
+    Require(piece && piece->kind == Kind::kMapped && piece->device == first.device, CUDA_ERROR_INVALID_VALUE);
+    mappings.push_back(piece->mapping);
+    at = piece->address + piece->bytes;
+  }
+}
 
 End Check(std::uintptr_t address, std::size_t bytes) {
   const auto range = Ranges::Instance().Find(address);
-  if (!range) return {true, static_cast<std::byte*>(Pointer(address)), nullptr};
+  if (!range) return {true, static_cast<std::byte*>(Pointer(address)), {}};
   const std::size_t from_start = address - range->address;
-  Require(bytes <= range->bytes - from_start, CUDA_ERROR_INVALID_VALUE);
-  if (range->mapping == nullptr) return {false, static_cast<std::byte*>(Pointer(address)), nullptr};
-  return {false, range->mapping->view() + from_start, range->mapping};
+  std::vector<std::shared_ptr<Mapping>> mappings{range->mapping};
+  if (bytes > range->bytes - from_start) CheckPieces(*range, address + bytes, mappings);
+  if (range->mapping == nullptr) return {false, static_cast<std::byte*>(Pointer(address)), {}};
+  return {false, range->mapping->view() + from_start, std::move(mappings)};
 }
 
 void RequireKnown(std::uintptr_t address, std::size_t bytes) {
@@ -152,4 +165,11 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t count,
 
 CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, std::size_t count, CUstream stream) {
   return Answer([&] { Fill(stream, to, value, count); });
+}
+
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr to, cuuint32_t value, unsigned flags) {
+  return Answer([&] {
+    Require(flags == CU_STREAM_WRITE_VALUE_DEFAULT, CUDA_ERROR_NOT_SUPPORTED);
+    Fill(stream, to, value, 1);
+  });
 }

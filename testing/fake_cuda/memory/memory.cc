@@ -49,7 +49,8 @@ void* Pages(std::uintptr_t at, std::size_t bytes, int protection, int file, bool
 
 }  // namespace
 
-Mapping::Mapping(int file, std::size_t bytes, bool hidden, std::uintptr_t at) : file_(file), bytes_(bytes) {
+Mapping::Mapping(int file, std::size_t bytes, bool hidden, std::uintptr_t at)
+    : file_(file), bytes_(bytes), reserved_(at != 0) {
   try {
     constexpr int kBoth = PROT_READ | PROT_WRITE;
     const bool apart = TheEnvironment().apart;
@@ -65,7 +66,11 @@ Mapping::Mapping(int file, std::size_t bytes, bool hidden, std::uintptr_t at) : 
 }
 
 void Mapping::Release() {
-  if (address_ != 0) munmap(Pointer(address_), bytes_);
+  if (address_ != 0 && reserved_) {
+    mmap(Pointer(address_), bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  } else if (address_ != 0) {
+    munmap(Pointer(address_), bytes_);
+  }
   if (view_ != nullptr && Address(view_) != address_) munmap(view_, bytes_);
   close(file_);
 }

@@ -30,7 +30,7 @@ enum class Kind {
 class Mapping {
  public:
   // Takes over `file`; throws Failure if it cannot be mapped. `hidden`: from host code, where kernels run apart. `at`: its
-  // address, which the caller has reserved; 0: any.
+  // address, which the caller has reserved, and which stays reserved when the mapping ends; 0: any.
   Mapping(int file, std::size_t bytes, bool hidden, std::uintptr_t at = 0);
   static std::shared_ptr<Mapping> Make(std::size_t bytes, bool hidden);
   ~Mapping();
@@ -46,6 +46,7 @@ class Mapping {
 
   const int file_;
   const std::size_t bytes_;
+  const bool reserved_;
   std::uintptr_t address_ = 0;
   std::byte* view_ = nullptr;
 };

@@ -116,6 +116,14 @@ std::uintptr_t ReserveRegion() {
   return region;
 }
 
+// Addresses for memory that is mapped piece by piece, more than a multicast object may have.
+std::uintptr_t ReserveMany(std::size_t bytes) {
+  if (TheEnvironment().apart) return Processor::Reserve(bytes);
+  void* const pages = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  Require(pages != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
+  return Address(pages);
+}
+
 void MapMulticast(std::uintptr_t address, const Table& table) {
   Require(table.bound == table.devices, CUDA_ERROR_NOT_READY);
   std::vector<std::shared_ptr<Mapping>> mappings;
@@ -154,6 +162,32 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes, co
   });
 }
 
+CUresult cuMemGetAllocationGranularity(std::size_t* granularity, const CUmemAllocationProp* /*properties*/,
+                                       CUmemAllocationGranularity_flags /*option*/) {
+  return Answer([&] { *granularity = kGranularity; });
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) {
+  return Answer([&] {
+    const auto object = Objects().Find(HandleOf(handle));
+    Require(object->table() == nullptr, CUDA_ERROR_INVALID_VALUE);
+    *properties = {};
+    properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties->location = {CU_MEM_LOCATION_TYPE_DEVICE, object->device()};
+    properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  });
+}
+
+// Another handle of the memory that is mapped there.
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* pointer) {
+  return Answer([&] {
+    const auto range = Ranges::Instance().Find(Address(pointer));
+    Require(range && range->kind == Kind::kMapped, CUDA_ERROR_INVALID_VALUE);
+    const int file = fcntl(range->mapping->file(), F_DUPFD_CLOEXEC, 0);
+    *handle = NumberOf(Objects().Add(std::make_shared<Object>(file, range->bytes, range->device)));
+  });
+}
+
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   return Answer([&] { Objects().Remove(HandleOf(handle)); });
 }
@@ -161,16 +195,16 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult cuMemAddressReserve(CUdeviceptr* pointer, std::size_t bytes, std::size_t /*alignment*/, CUdeviceptr at,
                              unsigned long long flags) {
   return Answer([&] {
-    Require(flags == 0 && at == 0 && bytes > 0 && bytes % kGranularity == 0 && bytes <= HostMulticast::kStride,
-            CUDA_ERROR_INVALID_VALUE);
-    *pointer = ReserveRegion();
+    Require(flags == 0 && at == 0 && bytes > 0 && bytes % kGranularity == 0, CUDA_ERROR_INVALID_VALUE);
+    *pointer = bytes <= HostMulticast::kStride ? ReserveRegion() : ReserveMany(bytes);
   });
 }
 
-CUresult cuMemAddressFree(CUdeviceptr pointer, std::size_t /*bytes*/) {
+CUresult cuMemAddressFree(CUdeviceptr pointer, std::size_t bytes) {
   return Answer([&] {
-    Require(pointer % HostMulticast::kRegion == 0, CUDA_ERROR_INVALID_VALUE);
-    if (!TheEnvironment().apart) munmap(Pointer(pointer), HostMulticast::kRegion);
+    const bool region = bytes <= HostMulticast::kStride;
+    Require(!region || pointer % HostMulticast::kRegion == 0, CUDA_ERROR_INVALID_VALUE);
+    if (!TheEnvironment().apart) munmap(Pointer(pointer), region ? HostMulticast::kRegion : bytes);
   });
 }
 

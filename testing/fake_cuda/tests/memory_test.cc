@@ -172,5 +172,73 @@ TEST_F(Driver, AForkedChildMustNotUseIt) {
   EXPECT_EQ(status, 0);
 }
 
+// As PyTorch's allocator does with expandable segments.
+class Pieces : public Driver {
+ protected:
+  static constexpr std::size_t kPiece = std::size_t{2} << 20;
+  static constexpr std::size_t kReserved = std::size_t{4} << 30;  // more than a multicast object has
+
+  void SetUp() override {
+    Driver::SetUp();
+    std::size_t granularity = 0;
+    properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    ASSERT_EQ(cuMemGetAllocationGranularity(&granularity, &properties_, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+              CUDA_SUCCESS);
+    ASSERT_EQ(kPiece % granularity, 0U);
+    ASSERT_EQ(cuMemAddressReserve(&base_, kReserved, 0, 0, 0), CUDA_SUCCESS);
+  }
+  void TearDown() override {
+    EXPECT_EQ(cuMemAddressFree(base_, kReserved), CUDA_SUCCESS);
+    Driver::TearDown();
+  }
+  void Map(std::size_t piece) {
+    CUmemGenericAllocationHandle handle = 0;
+    ASSERT_EQ(cuMemCreate(&handle, kPiece, &properties_, 0), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemMap(base_ + piece * kPiece, kPiece, 0, handle, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  }
+  void Unmap(std::size_t piece) { EXPECT_EQ(cuMemUnmap(base_ + piece * kPiece, kPiece), CUDA_SUCCESS); }
+
+  CUmemAllocationProp properties_{};
+  CUdeviceptr base_ = 0;
+};
+
+TEST_F(Pieces, ThatFollowEachOtherAreCopiedAsOne) {
+  Map(0);
+  Map(1);
+  const CUdeviceptr across = base_ + kPiece - 4;
+  const std::array<unsigned, 2> values{3, 5};
+  EXPECT_EQ(cuMemcpyHtoD(across, values.data(), sizeof values), CUDA_SUCCESS);
+  std::array<unsigned, 2> back{};
+  EXPECT_EQ(cuMemcpyDtoH(back.data(), across, sizeof back), CUDA_SUCCESS);
+  EXPECT_EQ(back, values);
+  Unmap(1);
+  EXPECT_EQ(cuMemcpyDtoH(back.data(), across, sizeof back), CUDA_ERROR_INVALID_VALUE);
+  Map(1);  // its addresses have stayed reserved
+  EXPECT_EQ(cuMemcpyDtoH(back.data(), across, sizeof back), CUDA_SUCCESS);
+  EXPECT_EQ(back[0], values[0]);
+  Unmap(0);
+  Unmap(1);
+}
+
+TEST_F(Pieces, HaveHandlesAgain) {
+  Map(0);
+  CUmemGenericAllocationHandle handle = 0;
+  EXPECT_EQ(cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(base_ + 8)), CUDA_SUCCESS);
+  CUmemAllocationProp properties{};
+  EXPECT_EQ(cuMemGetAllocationPropertiesFromHandle(&properties, handle), CUDA_SUCCESS);
+  EXPECT_EQ(properties.location.id, 0);
+  ASSERT_EQ(cuMemMap(base_ + kPiece, kPiece, 0, handle, 0), CUDA_SUCCESS);  // the same memory
+  EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  const auto stream = NewStream();
+  EXPECT_EQ(cuStreamWriteValue32(stream, base_, 17, CU_STREAM_WRITE_VALUE_DEFAULT), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(*As<unsigned>(base_ + kPiece), 17U);
+  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  Unmap(0);
+  Unmap(1);
+}
+
 }  // namespace
 }  // namespace tutti::standin

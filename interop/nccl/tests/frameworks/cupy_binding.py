@@ -124,8 +124,8 @@ def destroy():
 
 
 steps = Steps()
-steps.run(load, library_is_ours, init, all_reduce, broadcast_and_reduce, all_gather_and_reduce_scatter, send_and_receive,
-          split, all_ranks_in_one_process, refuse_no_memory, asynchronous_error)
+steps.run(load, library_is_ours, init, all_reduce, broadcast_and_reduce, all_gather_and_reduce_scatter,
+          send_and_receive, split, all_ranks_in_one_process, refuse_no_memory, asynchronous_error)
 steps.beyond(r"CUDARuntimeError: cudaError\w+", array)
 steps.run(destroy)
 steps.end()

@@ -1,8 +1,9 @@
 """What a start-up test does, step by step, and what it tells of it.
 
-A step is a function, and its name is the step's. It passes if the function returns. Once a step has failed, the steps after it are not run. A step that goes beyond
-what a machine without a GPU can do must be refused with an error whose text matches a pattern: its message is recorded
-as the reason why the framework got no further. Should it pass, it counts as any other step.
+A step is a function, and its name is the step's. It passes if the function returns. Once a step has failed, the steps
+after it are not run. A step that goes beyond what a machine without a GPU can do must be refused with an error whose
+text matches a pattern: its message is recorded as the reason why the framework got no further. Should it pass, it counts
+as any other step.
 """
 import ctypes
 import json

@@ -13,7 +13,7 @@ import time
 
 from steps import Steps, check, one_line, rank_and_ranks
 
-PATIENCE = 60  # seconds, several times what PyTorch's watchdog takes to look, to dump its records and to end the process
+PATIENCE = 60  # seconds, several times what PyTorch's watchdog takes to look, to dump its records and to end a process
 LOST = r"rank {} \(host .*, pid \d+\) died while rank \d+ .* waited for it in all_reduce"
 WATCHDOG = r"nccl hit async error|NCCL Async Error"
 

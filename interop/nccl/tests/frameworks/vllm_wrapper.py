@@ -2,8 +2,8 @@
 
     vllm_wrapper.py PATH-OF-pynccl_wrapper.py
 
-The wrapper is loaded alone. What it imports of vLLM - settings, a logger, the platform - are modules made here, with the
-few names that it uses. The library is the one that VLLM_NCCL_SO_PATH names.
+The wrapper is loaded alone. What it imports of vLLM - settings, a logger, the platform - are modules made here, with
+the few names that it uses. The library is the one that VLLM_NCCL_SO_PATH names.
 """
 import importlib.util
 import logging
