@@ -114,7 +114,7 @@ if [[ ! -e $build/testing/fake_cuda/nvml/libnvidia-ml.so.1 ]]; then
   build=$folder/build
   CUDA_HOME=$cuda cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
     -DTUTTI_NVCC="$NVCC" -DTUTTI_CUDA_INCLUDE="$cuda/include" >"$folder/cmake.log"
-  cmake --build "$build" >>"$folder/cmake.log" \
+  cmake --build "$build" --parallel "$(nproc)" >>"$folder/cmake.log" \
     --target tutti_nccl tutti_standin_driver tutti_standin_runtime tutti_standin_nvml
 fi
 build=$(cd "$build" && pwd)
