@@ -3,7 +3,7 @@
 // Thread-safety: pure functions.
 #pragma once
 
-#include "interop/nccl/device_types.h"
+#include "interop/nccl/device_api_types.h"
 
 namespace tutti::nccl {
 

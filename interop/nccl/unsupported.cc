@@ -1,5 +1,5 @@
 // Functions without a counterpart in Tutti: refused, with the reason.
-#include "interop/nccl/device_types.h"
+#include "interop/nccl/device_api_types.h"
 #include "interop/nccl/failure.h"
 
 using namespace tutti::nccl;  // NOLINT: this file is the C boundary of that namespace

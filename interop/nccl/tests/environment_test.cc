@@ -41,7 +41,7 @@ TEST(NcclEnvironment, BecomesSettings) {
   EXPECT_EQ(Setting({{"NCCL_NET_PLUGIN", "ofi"}, {"NCCL_IB_DISABLE", "1"}}, "TUTTI_NET_PLUGIN"), "ofi");
   EXPECT_EQ(Setting({{"NCCL_NET_PLUGIN", "ofi"}, {"NCCL_NET", "AWS Libfabric"}}, "TUTTI_NET"), "plugin");
   EXPECT_EQ(Setting({{"NCCL_NET_PLUGIN", "ofi"}, {"NCCL_NET", "Socket"}}, "TUTTI_NET"), "tcp");
-  EXPECT_EQ(Setting({{"NCCL_NET_PLUGIN", "none"}}, "TUTTI_NET_PLUGIN"), "");
+  EXPECT_EQ(Setting({{"NCCL_NET_PLUGIN", "none"}}, "TUTTI_NET_PLUGIN"), "-");
   EXPECT_EQ(Setting({{"NCCL_IB_DISABLE", "1"}}, "TUTTI_NET"), "tcp");
   EXPECT_EQ(Setting({{"NCCL_IB_DISABLE", "0"}}, "TUTTI_NET"), "-");
   EXPECT_EQ(Setting({{"NCCL_IB_HCA", "=mlx5_0:1"}}, "TUTTI_IB_HCA"), "=mlx5_0:1");

@@ -85,7 +85,7 @@ void FailuresAndFarewellsAreHeard(const Makers& makers) {
     RunRanks(makers, 1, [&](Rank& rank) {
       if (connected) MoveAll(rank, 1);
       if (rank.rank == 0) {
-        rank.engine.TellFailure(tuttiInternalError, text);
+        rank.engine.TellFailure(tuttiInternalError, text, false);
         return;
       }
       // Checks the fault, not the state, because rank 0 also leaves at the end of this test.
