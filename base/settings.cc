@@ -82,6 +82,7 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_ZERO_COPY", &Settings::zero_copy, 0, 1, {}, "0: never read a peer's buffers directly"},
       {"TUTTI_GPU", &Settings::gpu, 0, 1, {}, "0: host memory only, even if a thread has a CUDA context; same on all ranks"},
       {"TUTTI_GPU_P2P", &Settings::gpu_p2p, 0, 1, {}, "0: GPUs exchange all data through host memory, even ranks that share one"},
+      {"TUTTI_HOLD", &Settings::hold, 0, 1, {}, "1: a failed call on a GPU holds its stream until the communicator is revoked, aborted or destroyed"},
       {"TUTTI_NVLS", &Settings::nvls, 0, 1, {}, "0: a switch between GPUs neither adds nor multiplies their data (NVLink SHARP)"},
       {"TUTTI_COUNT_FROM", &Settings::count_from, 0, 1LL << 40, {}, "number at which GPUs begin to count slots and operations, to test what happens when counters wrap; same on all ranks"},
       {"TUTTI_STREAM_BYTES", &Settings::stream_bytes, 0, 1LL << 40, {}, "bytes touched by all ranks of a host above which results bypass the caches; 0: the last-level cache, at most 12 MiB for each core"},

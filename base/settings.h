@@ -70,6 +70,7 @@ struct Settings {
   bool zero_copy = true;  // TUTTI_ZERO_COPY=0             never read a peer's buffers in place
   bool gpu = true;        // TUTTI_GPU=0                   host memory only, whatever CUDA context a thread has
   bool gpu_p2p = true;    // TUTTI_GPU_P2P=0               GPUs exchange data through host memory only
+  bool hold = false;      // TUTTI_HOLD=1                  a failed call on a GPU holds its stream until abort or destroy
   bool nvls = true;       // TUTTI_NVLS=0                  switches between GPUs neither add nor multiply data
   long long count_from = 0;  // TUTTI_COUNT_FROM           what GPUs' counts of slots and operations begin at
   long long stream_bytes = 0;  // TUTTI_STREAM_BYTES       larger results bypass the caches; 0: this machine's share of the last one

@@ -91,6 +91,11 @@ tuttiStream_t Gpu::NewStream() const {
 
 void Gpu::DestroyStream(tuttiStream_t stream) const { Call("cuStreamDestroy_v2", stream); }
 
+bool Gpu::Busy(tuttiStream_t stream) const {
+  constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
+  return Try("cuStreamQuery", stream) == kNotReady;
+}
+
 tuttiResult_t Gpu::Synchronize(tuttiStream_t stream) const {
   return Try("cuStreamSynchronize", stream) == 0 ? tuttiSuccess : tuttiUnhandledCudaError;
 }

@@ -40,6 +40,8 @@ class Gpu {
   void DestroyStream(tuttiStream_t stream) const;
   // Success, or tuttiUnhandledCudaError.
   tuttiResult_t Synchronize(tuttiStream_t stream) const;
+  // Something on the stream has not ended.
+  bool Busy(tuttiStream_t stream) const;
   enum class Capture { global, thread_local_only };  // threads that the driver forbids unsafe calls
   void BeginCapture(tuttiStream_t stream, Capture mode = Capture::thread_local_only) const;
   // The captured graph, ready to launch.

@@ -48,8 +48,12 @@ const char* Debug() {
   return subjects.empty() ? nullptr : subjects.c_str();
 }
 
-// NCCL's waits have no end. A dead peer, an abort, and calls that do not match are found without it.
-bool HasNoEnd(std::string_view setting) { return setting == "TUTTI_INIT_TIMEOUT_MS" || setting == "TUTTI_TIMEOUT_MS"; }
+// NCCL's waits have no end; a dead peer, an abort, and calls that do not match are found without it. And programs rely on
+// a stream to stand still behind a call that has failed, until they abort.
+const char* OfNccl(std::string_view setting) {
+  if (setting == "TUTTI_INIT_TIMEOUT_MS" || setting == "TUTTI_TIMEOUT_MS") return "0";
+  return setting == "TUTTI_HOLD" ? "1" : nullptr;
+}
 
 const char* Setting(const char* name, const char** source) {
   if (std::string_view(name) == "TUTTI_DEBUG") {
@@ -58,7 +62,7 @@ const char* Setting(const char* name, const char** source) {
   }
   const auto& settings = Environment::OfThisProcess().settings();
   const auto found = settings.find(std::string_view(name));
-  if (found == settings.end()) return HasNoEnd(name) ? "0" : nullptr;
+  if (found == settings.end()) return OfNccl(name);
   *source = found->second.source.data();  // a literal
   return found->second.text.c_str();
 }

@@ -152,7 +152,7 @@ void Communicator::AwaitDeviceFault() const {
 
 Communicator::~Communicator() {
   if (fabric_ == nullptr) return;
-  if (device_ != nullptr && failed()) device_->Stop();
+  if (device_ != nullptr && failed()) device_->Release();
   auto& state = fabric_->control(fabric_->rank()).state;
   auto alive = ring::RankState::alive;
   const bool leaves =

@@ -159,14 +159,14 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
   registered_ = std::make_unique<memory::RegisteredBuffers>(*device_, *shm_, windows_->table(),
                                                             static_cast<std::uint16_t>(DeviceWindows::kMostWindows),
                                                             all_gather, deadline);
-  MakeState(static_cast<std::uint64_t>(setup.settings->count_from));
+  MakeState(static_cast<std::uint64_t>(setup.settings->count_from), setup.settings->hold);
   JoinLaunchGroup(all_gather);
   if (network_.engine != nullptr) {
     proxy_ = std::make_unique<DeviceProxy>(*shm_, *network_.engine, [this] { return MayRun(); });
   }
 }
 
-void DeviceContext::MakeState(std::uint64_t count_from) {
+void DeviceContext::MakeState(std::uint64_t count_from, bool holds) {
   const auto& driver = device_->driver();
   const StateLayout layout(nranks_);
   state_ = cuda_transport::CudaMemory::OnDevice(driver, device_->context(), layout.bytes);
@@ -193,6 +193,7 @@ void DeviceContext::MakeState(std::uint64_t count_from) {
   state.nranks = nranks_;
   state.wide = !fabric_->one_device();
   state.one_process = fabric_->one_process();
+  state.holds = holds;
   cuda_transport::SideStream side(driver, device_->context());
   side.Zero(state_.data(), state_.bytes());
   side.Zero(barrier_.data(), barrier_.bytes());
@@ -226,12 +227,12 @@ DeviceContext::~DeviceContext() {
   if (launch_group_ == nullptr) return;
   // Long enough for any kernel to see the stop request.
   constexpr std::chrono::seconds kToStop{5};
-  if (!AwaitIdle(kToStop)) Stop();
+  if (!AwaitIdle(kToStop)) Release();
   const bool idle = AwaitIdle(kToStop);
   // A graph's kernel whose peers have died waits on without any event. It polls the abort word every millisecond.
   constexpr std::chrono::milliseconds kToSeeAbort{20};
   if (launch_group_->captured()) {
-    Stop();
+    Release();
     std::this_thread::sleep_for(kToSeeAbort);
   }
   proxy_.reset();
@@ -274,7 +275,15 @@ bool DeviceContext::MayRun() const {
   return done < enqueued_.load(std::memory_order_acquire);
 }
 
-void DeviceContext::Stop() { std::atomic_ref(*abort_).store(1, std::memory_order_release); }
+void DeviceContext::Stop() {
+  std::uint32_t none = 0;  // not in the place of a release
+  std::atomic_ref(*abort_).compare_exchange_strong(none, cuda_kernels::kStopKernels, std::memory_order_release,
+                                                   std::memory_order_relaxed);
+}
+
+void DeviceContext::Release() {
+  std::atomic_ref(*abort_).store(cuda_kernels::kReleaseKernels, std::memory_order_release);
+}
 
 void DeviceContext::Copy(void* to, cuda_transport::CuStream writer, const void* from, cuda_transport::CuStream reader,
                          std::size_t bytes) const {

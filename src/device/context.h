@@ -67,8 +67,10 @@ class DeviceContext {
 
   // Whether a kernel of this rank may be running or about to; always once a call was captured, as replays are not seen.
   bool MayRun() const;
-  // Makes every kernel of this rank end soon.
+  // Makes every kernel of this rank stop soon; those that have failed may hold their streams (TUTTI_HOLD).
   void Stop();
+  // Makes every kernel of this rank end soon.
+  void Release();
   // Waits for launches only; for graphs' replays, only their user knows when they have ended.
   bool AwaitIdle(std::chrono::milliseconds most) const { return launch_group_->AwaitIdle(most); }
   // The summary of the plan of the last prepared operation, even if the plan itself was forgotten.
@@ -78,7 +80,7 @@ class DeviceContext {
 
  private:
   DeviceContext(const DeviceSetup& setup, int rank, int nranks, const shm::AllGather& all_gather, Deadline deadline);
-  void MakeState(std::uint64_t count_from);
+  void MakeState(std::uint64_t count_from, bool holds);
   void TrimPlans();
   void JoinLaunchGroup(const shm::AllGather& all_gather);
   cuda_kernels::DeviceWork WorkOf(const plan::Operation& operation, const DevicePlanEntry& plan) const;

@@ -66,7 +66,7 @@ void DeviceFailureDetector::Fail(const Error& failure) {
 
 void DeviceFailureDetector::Stop(const Error& stopped) {
   failure_detector_.Stop(stopped);
-  side_.Stop();
+  side_.Release();
 }
 
 bool DeviceFailureDetector::Faulted() const {

@@ -29,7 +29,7 @@ class DeviceFailureDetector {
 
   // Stops the kernels of this rank and, through the state that peers read, those of all ranks.
   void Fail(const Error& failure);
-  // Stops those of this rank, because it wants that.
+  // Ends those of this rank, because it wants that.
   void Stop(const Error& stopped);
   // Reads what kernels have published so far, and looks.
   void LookNow();

@@ -43,6 +43,33 @@ TEST_F(Device, CallsThatDoNotMatchAreNamed) {
   }
 }
 
+// With TUTTI_HOLD, as on libnccl.so.2, a stream stands still behind a call that has failed, so nothing reads what is no
+// result. An abort, a revoke or the end of the communicator lets it go on.
+TEST_F(Device, AFailedCallHoldsItsStreamUntilTheEnd) {
+  enum class End { abort, revoke, destroy };
+  for (const auto end : {End::abort, End::revoke, End::destroy}) {
+    SCOPED_TRACE(static_cast<int>(end));
+    RunRanks(2,
+             [&](Rank& self) {
+               DeviceRank rank(self, 64 * KiB);
+               ASSERT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 100, 0, false, 1}), "");
+               if (self.rank() == 1) KillThisProcessAfter(std::chrono::microseconds(0));
+               EXPECT_TRUE(Ok(tuttiAllReduce(rank.arena().send(), rank.arena().receive(), 100, tuttiFloat, tuttiSum,
+                                             rank.comm(), rank.stream())));
+               EXPECT_EQ(AsyncError(rank.comm()), tuttiRemoteError);
+               constexpr auto kLong = std::chrono::milliseconds(300);  // for a kernel to see that it is to stop
+               std::this_thread::sleep_for(kLong);
+               EXPECT_TRUE(rank.gpu().Busy(rank.stream()));
+               const auto ended = end == End::revoke  ? tuttiCommRevoke(rank.comm(), TUTTI_REVOKE_DEFAULT)
+                                  : end == End::abort ? tuttiCommAbort(rank.ReleaseComm())
+                                                      : tuttiCommDestroy(rank.ReleaseComm());
+               EXPECT_TRUE(Ok(ended));
+               EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream())));
+             },
+             {.environment = {{"TUTTI_HOLD", "1"}}, .may_die = {1}});
+  }
+}
+
 // Captured calls are compared when they run, because the host does not see a replay.
 TEST_F(Device, CapturedCallsThatDoNotMatchAreNamed) {
   RunRanks(2, [](Rank& self) {

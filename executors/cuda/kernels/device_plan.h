@@ -153,6 +153,10 @@ struct alignas(kTableAlignment) DeviceWindow {
 };
 inline constexpr std::uint32_t kDeviceWindows = 256;  // rows of a rank's table, with an entry for each rank
 
+// What the host writes to DeviceRank::abort.
+inline constexpr std::uint32_t kStopKernels = 1;     // nothing waits any more
+inline constexpr std::uint32_t kReleaseKernels = 2;  // nor holds its stream
+
 // One rank of one communicator.
 struct DeviceRank {
   cuda_transport::DeviceFillEnd* fills;
@@ -160,7 +164,7 @@ struct DeviceRank {
   const cuda_transport::DeviceReader* readers;  // of all fill ends
   DeviceQueue* queues;          // collectives, sends by peer, receives by peer
   const DeviceWindow* windows;  // by window * nranks + rank; 0 bytes where there is none
-  const std::uint32_t* abort;   // pinned: the host wants kernels to stop
+  const std::uint32_t* abort;   // pinned: 0, kStopKernels or kReleaseKernels
   std::uint64_t* done;          // pinned: operations done, by queue
   DeviceProgress* progress;     // pinned
   std::uint64_t calls;          // begun on all queues
@@ -169,6 +173,7 @@ struct DeviceRank {
   std::int32_t nranks;
   bool wide;         // not all ranks are on this GPU
   bool one_process;  // all ranks are in it, so that a slot's pointer is valid here
+  bool holds;        // a failed launch goes on until it is released, so that nothing behind it takes its data for a result
 };
 
 // One operation of one rank.

@@ -51,6 +51,8 @@ TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, bool ok, std::uint64_t seq
   }
   if (LoadRelaxed(&state.failed) != 0) {
     StoreRelaxed(&queue.rank->halted, std::uint32_t{1});
+    TUTTI_ROLLED
+    while (queue.rank->holds && LoadRelaxed(queue.rank->abort) != kReleaseKernels) Pause();
     return;
   }
   Finish(queue, sequence, digest);
