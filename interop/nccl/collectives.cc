@@ -1,7 +1,7 @@
 // Collectives, sends, receives and operators: forwarded to Tutti, with its checks and messages.
-#include "interop/nccl/calls_log.h"
 #include "interop/nccl/coll_config.h"
 #include "interop/nccl/convert.h"
+#include "interop/nccl/environment/calls_log.h"
 #include "interop/nccl/failure.h"
 
 using namespace tutti::nccl;  // NOLINT: this file is the C boundary of that namespace

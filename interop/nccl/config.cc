@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "interop/nccl/environment.h"
+#include "interop/nccl/environment/environment.h"
 #include "interop/nccl/failure.h"
 
 namespace tutti::nccl {

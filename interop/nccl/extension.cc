@@ -7,13 +7,13 @@
 #include <atomic>
 #include <memory>
 
-#include "interop/nccl/choice_lists.h"
-#include "interop/nccl/debug_log.h"
-#include "interop/nccl/environment.h"
+#include "interop/nccl/environment/choice_lists.h"
+#include "interop/nccl/environment/debug_log.h"
+#include "interop/nccl/environment/environment.h"
+#include "interop/nccl/environment/names.h"
 #include "interop/nccl/failure.h"
-#include "interop/nccl/names.h"
-#include "interop/nccl/profiler_events.h"
-#include "interop/nccl/tuner_plug_in.h"
+#include "interop/nccl/plug_ins/profiler_events.h"
+#include "interop/nccl/plug_ins/tuner_plug_in.h"
 #include "interop/nccl/version.h"
 
 namespace tutti::nccl {

@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "interop/nccl/convert.h"
-#include "interop/nccl/debug_log.h"
+#include "interop/nccl/environment/debug_log.h"
 #include "interop/nccl/version.h"
 
 namespace tutti::nccl {

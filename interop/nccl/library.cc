@@ -1,6 +1,6 @@
 // Calls that concern the library rather than a communicator.
 #include "interop/nccl/convert.h"
-#include "interop/nccl/debug_log.h"
+#include "interop/nccl/environment/debug_log.h"
 #include "interop/nccl/failure.h"
 #include "interop/nccl/version.h"
 

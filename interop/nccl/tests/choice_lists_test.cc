@@ -1,5 +1,5 @@
 // NCCL_ALGO and NCCL_PROTO in Tutti's words.
-#include "interop/nccl/choice_lists.h"
+#include "interop/nccl/environment/choice_lists.h"
 
 #include <gtest/gtest.h>
 

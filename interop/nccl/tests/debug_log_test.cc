@@ -1,5 +1,5 @@
 // NCCL_DEBUG and what it writes, as scripts read it.
-#include "interop/nccl/debug_log.h"
+#include "interop/nccl/environment/debug_log.h"
 
 #include <unistd.h>
 

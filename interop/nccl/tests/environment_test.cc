@@ -1,11 +1,11 @@
 // What NCCL's variables and config files become, and that the table in the documentation is the code's.
-#include "interop/nccl/environment.h"
+#include "interop/nccl/environment/environment.h"
 
 #include <fstream>
 #include <set>
 #include <sstream>
 
-#include "interop/nccl/environment_table.h"
+#include "interop/nccl/environment/environment_table.h"
 #include "interop/nccl/tests/testing.h"
 
 namespace tutti::nccl::testing {

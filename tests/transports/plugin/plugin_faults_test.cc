@@ -1,6 +1,7 @@
 // Plug-ins that are missing, broken, or fail: each rank gets an error that names the plug-in and what it did, and no
 // rank waits forever.
 #include <csignal>
+#include <ostream>
 
 #include "tests/transports/plugin/on_plugin.h"
 
@@ -15,6 +16,9 @@ struct Fault {
   std::string misbehaviour;
   std::vector<std::string> words;  // in every rank's message
 };
+
+// Without it, a test's description would have addresses.
+void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 
 std::string NameOfFault(const ::testing::TestParamInfo<Fault>& fault) { return fault.param.name; }
 

@@ -12,6 +12,9 @@ struct Manner {
   std::string misbehaviour;
 };
 
+// Without it, a test's description would have addresses.
+void PrintTo(const Manner& manner, std::ostream* out) { *out << manner.name; }
+
 class Plugin : public ::testing::TestWithParam<Manner> {};
 
 TEST_P(Plugin, ResultsAreRight) {

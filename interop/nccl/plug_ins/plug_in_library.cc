@@ -1,4 +1,4 @@
-#include "interop/nccl/plug_in_library.h"
+#include "interop/nccl/plug_ins/plug_in_library.h"
 
 #include <dlfcn.h>
 #include <strings.h>
@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "interop/nccl/debug_log.h"
+#include "interop/nccl/environment/debug_log.h"
 
 namespace tutti::nccl {
 namespace {

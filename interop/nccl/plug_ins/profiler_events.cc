@@ -1,11 +1,11 @@
-#include "interop/nccl/profiler_events.h"
+#include "interop/nccl/plug_ins/profiler_events.h"
 
 #include <algorithm>
 #include <array>
 
-#include "interop/nccl/choice_lists.h"
-#include "interop/nccl/debug_log.h"
-#include "interop/nccl/names.h"
+#include "interop/nccl/environment/choice_lists.h"
+#include "interop/nccl/environment/debug_log.h"
+#include "interop/nccl/environment/names.h"
 
 namespace tutti::nccl {
 namespace {

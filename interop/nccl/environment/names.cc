@@ -1,11 +1,11 @@
-#include "interop/nccl/names.h"
+#include "interop/nccl/environment/names.h"
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <string>
 
-#include "interop/nccl/choice_lists.h"
+#include "interop/nccl/environment/choice_lists.h"
 
 namespace tutti::nccl {
 namespace {

@@ -1,4 +1,4 @@
-#include "interop/nccl/choice_lists.h"
+#include "interop/nccl/environment/choice_lists.h"
 
 #include <fmt/ranges.h>
 #include <strings.h>

@@ -1,11 +1,11 @@
-#include "interop/nccl/profiler_plug_in.h"
+#include "interop/nccl/plug_ins/profiler_plug_in.h"
 
 #include <concepts>
 #include <optional>
 
-#include "interop/nccl/debug_log.h"
-#include "interop/nccl/environment.h"
-#include "interop/nccl/plug_in_library.h"
+#include "interop/nccl/environment/debug_log.h"
+#include "interop/nccl/environment/environment.h"
+#include "interop/nccl/plug_ins/plug_in_library.h"
 
 namespace tutti::nccl {
 namespace {

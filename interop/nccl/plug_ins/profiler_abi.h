@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "interop/nccl/nccl.h"
-#include "interop/nccl/tuner_abi.h"
+#include "interop/nccl/plug_ins/tuner_abi.h"
 
 namespace tutti::nccl {
 

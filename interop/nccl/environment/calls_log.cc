@@ -1,4 +1,4 @@
-#include "interop/nccl/calls_log.h"
+#include "interop/nccl/environment/calls_log.h"
 
 #include <exception>
 #include <mutex>

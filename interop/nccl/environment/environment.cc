@@ -1,4 +1,4 @@
-#include "interop/nccl/environment.h"
+#include "interop/nccl/environment/environment.h"
 
 #include <fmt/format.h>
 #include <strings.h>
@@ -10,8 +10,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "interop/nccl/choice_lists.h"
-#include "interop/nccl/environment_table.h"
+#include "interop/nccl/environment/choice_lists.h"
+#include "interop/nccl/environment/environment_table.h"
 #include "interop/nccl/failure.h"
 
 namespace tutti::nccl {

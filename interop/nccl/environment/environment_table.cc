@@ -1,4 +1,4 @@
-#include "interop/nccl/environment_table.h"
+#include "interop/nccl/environment/environment_table.h"
 
 #include <fmt/format.h>
 

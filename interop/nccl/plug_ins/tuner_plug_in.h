@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-#include "interop/nccl/tuner_abi.h"
+#include "interop/nccl/plug_ins/tuner_abi.h"
 #include "tutti/extension.h"
 
 namespace tutti::nccl {

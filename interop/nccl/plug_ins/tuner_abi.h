@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "interop/nccl/choice_lists.h"
+#include "interop/nccl/environment/choice_lists.h"
 #include "interop/nccl/nccl.h"
 
 namespace tutti::nccl {

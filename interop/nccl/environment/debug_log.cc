@@ -1,4 +1,4 @@
-#include "interop/nccl/debug_log.h"
+#include "interop/nccl/environment/debug_log.h"
 
 #include <fcntl.h>
 #include <strings.h>
@@ -10,7 +10,7 @@
 #include <exception>
 #include <optional>
 
-#include "interop/nccl/environment.h"
+#include "interop/nccl/environment/environment.h"
 
 namespace tutti::nccl {
 namespace {

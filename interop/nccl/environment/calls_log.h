@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "interop/nccl/debug_log.h"
+#include "interop/nccl/environment/debug_log.h"
 #include "interop/nccl/nccl.h"
 
 namespace tutti::nccl {

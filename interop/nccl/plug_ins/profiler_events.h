@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "interop/nccl/profiler_plug_in.h"
+#include "interop/nccl/plug_ins/profiler_plug_in.h"
 
 namespace tutti::nccl {
 

@@ -1,4 +1,4 @@
-#include "interop/nccl/tuner_plug_in.h"
+#include "interop/nccl/plug_ins/tuner_plug_in.h"
 
 #include <fmt/ranges.h>
 
@@ -6,10 +6,10 @@
 #include <concepts>
 #include <vector>
 
-#include "interop/nccl/debug_log.h"
-#include "interop/nccl/environment.h"
+#include "interop/nccl/environment/debug_log.h"
+#include "interop/nccl/environment/environment.h"
 #include "interop/nccl/failure.h"
-#include "interop/nccl/plug_in_library.h"
+#include "interop/nccl/plug_ins/plug_in_library.h"
 
 namespace tutti::nccl {
 namespace {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "interop/nccl/profiler_abi.h"
+#include "interop/nccl/plug_ins/profiler_abi.h"
 #include "tutti/extension.h"
 
 namespace tutti::nccl {
