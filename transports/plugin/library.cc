@@ -147,11 +147,14 @@ std::string Library::Failure(std::string_view function, Result result) const {
 
 std::shared_ptr<const Library> LoadPlugin(const Settings& settings) {
   const auto file = FileOf(settings.net_plugin);
-  // The ranks wait for each other to load it, so this one must answer before their patience ends.
-  const Deadline::Milliseconds limit(settings.init_timeout_ms / 2);
+  // The ranks wait for each other to load it, so this one must answer before their patience ends. And where that has no
+  // end, a plug-in that hangs must be named nevertheless.
+  constexpr Deadline::Milliseconds kLongestStart = std::chrono::minutes(1);
+  const auto limit = std::min<Deadline::Milliseconds>(settings.init_timeout() / 2, kLongestStart);
   const auto future = Begin(file, Deadline::After(limit / 2));
   if (future.wait_for(limit) != std::future_status::ready) {
-    Throw(tuttiInvalidUsage, "net plug-in {}: it has not been initialised within {} ms (half of TUTTI_INIT_TIMEOUT_MS)",
+    Throw(tuttiInvalidUsage, "net plug-in {}: it has not been initialised within {} ms (half of TUTTI_INIT_TIMEOUT_MS, or a "
+          "minute)",
           file, limit.count());
   }
   const auto& outcome = future.get();

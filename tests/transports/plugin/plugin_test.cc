@@ -46,6 +46,23 @@ INSTANTIATE_TEST_SUITE_P(As, Plugin,
                                            Manner{"all_of_it", 9, "polls=9,nulls=2,piece=7000,most_bytes=10001"}),
                          [](const auto& manner) { return manner.param.name; });
 
+// As on libnccl.so.2, where no wait has an end: the plug-in still has time to start.
+TEST(PluginChoice, ItIsUsedWhereWaitsHaveNoEnd) {
+  auto options = OnPlugin(TestNet(11), "");
+  options.environment.emplace_back("TUTTI_INIT_TIMEOUT_MS", "0");
+  options.environment.emplace_back("TUTTI_TIMEOUT_MS", "0");
+  RunRanks(
+      2,
+      [](Rank& self) {
+        const auto comm = self.Join();
+        float value = 1;
+        EXPECT_TRUE(Ok(tuttiAllReduce(&value, &value, 1, tuttiFloat32, tuttiSum, comm, nullptr)));
+        EXPECT_EQ(value, 2);
+        EXPECT_GT(BytesThroughPlugin(comm), 0U);
+      },
+      options);
+}
+
 // Windows are registered with the plug-in, and sent from where they lie.
 TEST(PluginWindows, AreSentInPlaceAndDeregistered) {
   RunRanks(
