@@ -166,6 +166,7 @@ typedef struct {
   int unused;               /* was padding, so callers may have left any value in it */
   int device;               /* CUDA device of this rank's device buffers; TUTTI_DEVICE_NONE: host memory only; default:
                                that of the thread's current CUDA context, if it has one */
+  int unused2;              /* was padding, too */
   int minChannels;          /* where the library chooses channels: at least so many, 1..16; */
   int maxChannels;          /* and at most so many, 1..1024. On GPUs a channel takes a thread block (CTA) or more */
 } tuttiConfig_t;
@@ -176,7 +177,8 @@ typedef struct {
     sizeof(tuttiConfig_t), TUTTI_CONFIG_MAGIC, TUTTI_VERSION_CODE, TUTTI_CONFIG_UNDEF_INT,                       \
         TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT,          \
         TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_PTR, TUTTI_CONFIG_UNDEF_PTR, TUTTI_CONFIG_UNDEF_INT,          \
-        TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT           \
+        TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT,          \
+        TUTTI_CONFIG_UNDEF_INT                                                                                   \
   }
 
 /* Makes a rendezvous: opens the port at which the ranks find each other; this process serves it until every rank has

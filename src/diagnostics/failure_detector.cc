@@ -81,15 +81,13 @@ std::optional<Error> FailureDetector::LookAtFailures() const {
   return std::nullopt;
 }
 
-// A rank that has stopped has done its part of what it completed. Another host's rank, of which that is not always known,
-// must be awaited.
-std::optional<Error> FailureDetector::LookForStopped(const InFlight& in_flight, const Awaited& awaited) const {
+// A rank that has stopped has done its part of what it had completed by then, and of nothing else. (A rank of another host
+// tells what that was when it stops.)
+std::optional<Error> FailureDetector::LookForStopped(const InFlight& in_flight) const {
   for (int r = 0; r < fabric_.nranks(); ++r) {
     const auto& control = fabric_.control(r);
     if (r == fabric_.rank() || control.state.load(std::memory_order_acquire) != ring::RankState::stopped) continue;
-    if (NeedsNothingFrom(r, in_flight)) continue;
-    const bool is_awaited = std::find(awaited.ranks.begin(), awaited.ranks.end(), r) != awaited.ranks.end();
-    if (fabric_.is_local(r) || (awaited.confirmed && is_awaited)) return ring::ReadFailure(control);
+    if (!NeedsNothingFrom(r, in_flight)) return ring::ReadFailure(control);
   }
   return std::nullopt;
 }
@@ -175,7 +173,7 @@ std::optional<Error> FailureDetector::Look(const InFlight& in_flight, const Awai
   }
   if (auto own = failure()) return own;
   if (auto theirs = LookAtFailures()) return theirs;
-  if (auto stopped = LookForStopped(in_flight, awaited)) return stopped;
+  if (auto stopped = LookForStopped(in_flight)) return stopped;
   if (auto mismatch = LookForMismatch(in_flight)) return mismatch;
   if (auto passed = LookForPassedMessage(in_flight, waited)) return passed;
   if (auto crossing = LookForCrossing(in_flight, waited)) return crossing;

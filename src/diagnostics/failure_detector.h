@@ -69,7 +69,7 @@ class FailureDetector {
  private:
   Error End(const Error& failure, ring::RankState how);
   std::optional<Error> LookAtFailures() const;
-  std::optional<Error> LookForStopped(const InFlight& in_flight, const Awaited& awaited) const;
+  std::optional<Error> LookForStopped(const InFlight& in_flight) const;
   std::optional<Error> LookForMismatch(const InFlight& in_flight);
   std::optional<Error> LookForPassedMessage(const InFlight& in_flight, std::chrono::steady_clock::duration waited);
   std::optional<Error> LookForWithheld(const InFlight& in_flight, const Awaited& awaited,

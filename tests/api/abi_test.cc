@@ -23,7 +23,9 @@ TEST(Abi, LayoutOfTheConfig) {
   EXPECT_EQ(offsetof(tuttiConfig_t, name), 48u);
   EXPECT_EQ(offsetof(tuttiConfig_t, splitShare), 56u);
   EXPECT_EQ(offsetof(tuttiConfig_t, device), 64u);
-  EXPECT_EQ(sizeof(tuttiConfig_t), 72u);
+  EXPECT_EQ(offsetof(tuttiConfig_t, minChannels), 72u);
+  EXPECT_EQ(offsetof(tuttiConfig_t, maxChannels), 76u);
+  EXPECT_EQ(sizeof(tuttiConfig_t), 80u);
 }
 
 TEST(Abi, LayoutOfTheCounters) {

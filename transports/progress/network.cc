@@ -251,7 +251,8 @@ void NetworkEngine::ActivateNeighbours() {
 void NetworkEngine::TellFailure(tuttiResult_t code, const std::string& text, bool stopped) {
   const std::lock_guard lock(mutex_);
   ActivateNeighbours();
-  SayLast(Failed{static_cast<std::uint32_t>(code), stopped ? 1U : 0U, text}, Deadline::After(kLastWords),
+  const auto completed = fabric_.control(fabric_.rank()).completed.load(std::memory_order_acquire);
+  SayLast(Failed{static_cast<std::uint32_t>(code), stopped ? 1U : 0U, completed, text}, Deadline::After(kLastWords),
           [&](const NetworkPeer& peer) { return transport_->Delivered(peer.rank()); });
 }
 

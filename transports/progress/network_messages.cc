@@ -31,6 +31,7 @@ class Encoder {
     Begin(Kind::failed);
     writer_.Number(failed.code);
     writer_.Number(failed.stopped);
+    writer_.Number(failed.completed);
     writer_.Text(failed.text, ring::kFaultText);
     End();
   }
@@ -85,7 +86,8 @@ std::optional<NetworkMessage> DecodeNetworkMessage(std::span<const std::byte> by
     case Kind::status: message = ReadStatus(reader); break;
     case Kind::failed: {
       const auto code = reader.Number<std::uint32_t>(), stopped = reader.Number<std::uint32_t>();
-      message = Failed{code, stopped, reader.Text(ring::kFaultText)};
+      const auto completed = reader.Number<std::uint64_t>();
+      message = Failed{code, stopped, completed, reader.Text(ring::kFaultText)};
       break;
     }
     case Kind::leaving: message = Leaving{reader.Number<std::uint64_t>()}; break;

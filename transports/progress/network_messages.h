@@ -48,6 +48,7 @@ struct Status {
 struct Failed {
   std::uint32_t code = 0;     // tuttiResult_t
   std::uint32_t stopped = 0;  // 1: it was aborted or revoked by the sender
+  std::uint64_t completed = 0;
   std::string text;
 
   friend bool operator==(const Failed&, const Failed&) = default;

@@ -16,7 +16,7 @@ std::vector<std::byte> Encoded(const NetworkMessage& message) {
 std::vector<NetworkMessage> Examples() {
   Credits credits;
   for (std::uint32_t i = 0; i < Credits::kMost; ++i) credits.Add({i, 0xffffffff - i});
-  return {credits, Status{7, {1, 2, 3, 4, 0}, 5, 6, 8}, Failed{6, 1, "rank 3 died"}, Failed{}, Leaving{9}};
+  return {credits, Status{7, {1, 2, 3, 4, 0}, 5, 6, 8}, Failed{6, 1, 5, "rank 3 died"}, Failed{}, Leaving{9}};
 }
 
 TEST(NetworkMessages, ComeBackAsTheyWere) {
@@ -35,7 +35,7 @@ TEST(NetworkMessages, ComeBackAsTheyWere) {
 }
 
 TEST(NetworkMessages, TheLongestTextFits) {
-  const auto bytes = Encoded(Failed{1, 0, std::string(2 * ring::kFaultText, 'x')});
+  const auto bytes = Encoded(Failed{1, 0, 0, std::string(2 * ring::kFaultText, 'x')});
   ASSERT_LE(bytes.size(), kMaxControlBytes);
   EXPECT_EQ(std::get<Failed>(*DecodeNetworkMessage(bytes)).text.size(), ring::kFaultText);
 }

@@ -239,6 +239,8 @@ bool NetworkPeer::Take(const Failed& failed) {
   std::memcpy(control.fault_text.data(), failed.text.data(), length);
   control.fault_text[length] = '\0';
   control.fault_code.store(failed.code, std::memory_order_relaxed);
+  control.completed.store(std::max(failed.completed, control.completed.load(std::memory_order_relaxed)),
+                          std::memory_order_release);
   control.state.store(failed.stopped != 0 ? ring::RankState::stopped : ring::RankState::failed,
                       std::memory_order_release);
   return true;
