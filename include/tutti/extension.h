@@ -72,11 +72,11 @@ typedef struct {
   void (*joined)(const tuttiCommFacts_t* facts);
   void (*ending)(const tuttiCommFacts_t* facts);
   /* Whether communicators made from now on are to call `planned` at every collective. Their repeated short calls take
-   * some 100 ns longer. */
+   * longer. */
   int (*wantsPlans)(void);
   void (*planned)(int rank, const tuttiTunedCall_t* call, const tuttiOffer_t* plan);
   /* An observer for a communicator that is being made, or NULL. The next six concern the calls on observed
-   * communicators, whose repeated short calls take some 100 ns longer. All seven must be given, or none has an effect. */
+   * communicators, whose repeated short calls take longer. All seven must be given, or none has an effect. */
   void* (*observe)(const tuttiCommFacts_t* facts);
   void (*unobserve)(void* observer); /* the communicator is freed; calls that were aborted on streams may go on */
   /* A call that has passed its checks: returns what the others get, or NULL if this call is not observed. */

@@ -9,7 +9,7 @@
 namespace tutti::nccl {
 namespace {
 
-// What a function returns that has no other way to report a failure: no ranks.
+// A team without ranks: the result of a function that cannot report a failure otherwise.
 constexpr ncclTeam kNoTeam{0, 0, 0};
 constexpr int kNoRank = -1;
 

@@ -5,7 +5,7 @@
 namespace tutti::plugin {
 namespace {
 
-// What fails at an end has nobody to go to any more.
+// Nobody is left to hear of a failure at the end.
 void LogFailure(const Library& library, std::string_view function, Result result) {
   if (result != Result::success) Log(Subject::transport, "{}", library.Failure(function, result));
 }

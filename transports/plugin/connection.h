@@ -59,7 +59,7 @@ class Connection {
   // Whether another request may be made.
   bool room() const { return open() && in_flight_ < kMost; }
   bool idle() const { return in_flight_ == 0; }
-  // What has become of the oldest request. Done: it counts no more, and *bytes is what it sent or received.
+  // The state of the oldest request. Done: it counts no more, and *bytes is the number of bytes sent or received.
   Oldest TakeOldest(std::size_t* bytes);
   // REQUIRES: open(). False: it failed.
   bool Register(std::byte* begin, std::size_t bytes, Memory& memory);

@@ -25,7 +25,7 @@ namespace {
 constexpr std::string_view kDefaultName = "libnccl-net";
 constexpr std::string_view kEnding = ".so";
 
-// What has become of loading a plug-in: it, or the reason why there is none.
+// The outcome of loading: the plug-in, or the reason why there is none.
 struct Outcome {
   std::shared_ptr<const Library> library;
   std::string why;

@@ -153,7 +153,7 @@ struct alignas(kTableAlignment) DeviceWindow {
 };
 inline constexpr std::uint32_t kDeviceWindows = 256;  // rows of a rank's table, with an entry for each rank
 
-// What the host writes to DeviceRank::abort.
+// Values of DeviceRank::abort, which the host writes.
 inline constexpr std::uint32_t kStopKernels = 1;     // nothing waits any more
 inline constexpr std::uint32_t kReleaseKernels = 2;  // nor holds its stream
 

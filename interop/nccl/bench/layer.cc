@@ -1,4 +1,4 @@
-// What the NCCL interface costs over Tutti's own, and whether memory grows: prints
+// Measures the cost of the NCCL interface over Tutti's own, and the growth of memory. Prints
 //
 //   layer     nanoseconds of a call of one rank, by tutti* and by nccl*, in turns; medians and quartiles
 //   growth    resident memory while calls are made in many communicators, after each tenth of the calls

@@ -32,7 +32,7 @@ constexpr Alike kAlike[] = {{kTree, tuttiAlgorithmDoubleBinaryTree},
                             {kPat, tuttiAlgorithmRecursiveDoubling},
                             {kPat, tuttiAlgorithmBruck}};
 
-// What a variable says of one function.
+// A variable's words for one function.
 struct List {
   bool without = false;
   std::vector<bool> named;  // by number

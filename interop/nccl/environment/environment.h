@@ -34,7 +34,7 @@ class Environment {
   // The settings that follow, where the environment does not have Tutti's own variable.
   const std::map<std::string, Setting, std::less<>>& settings() const { return settings_; }
 
-  // What makes communicators impossible; null: nothing.
+  // The reason why no communicator can be made; null: there is none.
   struct Problem {
     ncclResult_t code;
     std::string text;

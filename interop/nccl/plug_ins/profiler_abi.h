@@ -1,5 +1,6 @@
 // The interface of NCCL's profiler plug-ins, versions 1 to 6, as far as its layout in memory: a library exports one of
-// these structs under the name of kProfilerSymbol and the version. Only the events that Tutti makes are declared; `room` stands for the others.
+// these structs under the name of kProfilerSymbol and the version. Only the events that Tutti makes are declared; `room`
+// stands for the others.
 //
 // Thread-safety: types only.
 #pragma once

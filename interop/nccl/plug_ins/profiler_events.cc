@@ -10,7 +10,7 @@
 namespace tutti::nccl {
 namespace {
 
-// What lies below a call, as far as NCCL has such events: who wants those needs their parents.
+// The events below a call, as far as NCCL has such events. A plug-in that wants them needs their parents.
 constexpr std::uint64_t kBelow = event::kProxyOperation | event::kProxyStep | event::kKernelChannel | event::kNetwork;
 constexpr std::uint64_t kTasks = kBelow | event::kCollective | event::kMessage;
 constexpr std::uint64_t kCalls =

@@ -13,7 +13,7 @@
 
 namespace tutti::nccl {
 
-// What an event says; which members count depends on `type`.
+// The data of an event. Its type decides which members count.
 struct ProfilerEvent {
   std::uint64_t type = 0;  // of event::
   void* parent = nullptr;

@@ -18,7 +18,7 @@ namespace tutti::nccl {
 
 using CostTable = std::array<std::array<float, kProtocols>, kAlgorithms>;
 
-// What a plug-in says of a call.
+// A plug-in's answer for a call.
 struct TunerAnswer {
   ncclResult_t result = ncclSuccess;
   // Whether it chose: an algorithm and a protocol (version 2), or by changing the table.
