@@ -219,8 +219,8 @@ TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excludeRank
 TUTTI_API tuttiResult_t tuttiCommGrow(tuttiComm_t comm, int nranks, const tuttiUniqueId* id, int rank,
                                       tuttiComm_t* newcomm, tuttiConfig_t* config);
 /* Permanently stops everything on comm here and, with tuttiRemoteError, what waits for this rank on others, without
- * freeing it: afterwards comm can be shrunk, queried and destroyed. May be called while another thread is inside a call on comm.
- * Flags: TUTTI_REVOKE_DEFAULT. */
+ * freeing it: afterwards comm can be shrunk, queried and destroyed. May be called while another thread is inside a call
+ * on comm. Flags: TUTTI_REVOKE_DEFAULT. */
 #define TUTTI_REVOKE_DEFAULT 0x00
 TUTTI_API tuttiResult_t tuttiCommRevoke(tuttiComm_t comm, int revokeFlags);
 /* Waits for everything this rank has queued, on all streams, and for calls inside comm in other threads. Once it has
@@ -230,8 +230,8 @@ TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
 /* Finalizes if needed and frees. Local: waits for other ranks only where this rank's own calls do. */
 TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
 /* Stops everything running on comm here and, with tuttiRemoteError, what waits for this rank on others, and frees. May be
- * called while another thread is in, or enters, a call on comm: that call returns first. Work queued on streams that has not
- * begun is skipped and gives its stream tuttiRemoteError. Does not wait for other communicators. Always returns. */
+ * called while another thread is in, or enters, a call on comm: that call returns first. Work queued on streams that has
+ * not begun is skipped and gives its stream tuttiRemoteError. Does not wait for other communicators. Always returns. */
 TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
 /* *asyncError: tuttiSuccess, tuttiInProgress (non-blocking work pending), or the failure since. */
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError);
