@@ -60,9 +60,9 @@ constexpr std::array<std::string_view, tuttiNumAlgorithms> kAlgorithmNames = {"n
 }  // namespace
 
 std::string_view NameOf(Collective collective) {
-  static constexpr std::array<std::string_view, 11> kNames = {
-      "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce",
-      "gather",     "scatter",        "barrier",    "send",       "receive"};
+  static constexpr std::array<std::string_view, 14> kNames = {
+      "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather",
+      "scatter",    "barrier",        "send",       "receive",    "put",       "signal", "wait_signal"};
   const auto index = static_cast<std::size_t>(collective);
   return index < kNames.size() ? kNames[index] : "unknown";
 }

@@ -62,6 +62,9 @@ enum class Collective : std::uint8_t {
   barrier,
   send,
   receive,
+  put,  // these three have no schedule: the peer takes no part in them
+  signal,
+  wait_signal,
 };
 inline constexpr int kScheduledCollectives = 8;  // all_reduce .. scatter; the rest are built from these or are one step
 
@@ -72,6 +75,8 @@ std::optional<tuttiAlgorithm_t> AlgorithmFromName(std::string_view name);
 constexpr bool IsReducing(Collective c) {
   return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
 }
+constexpr bool IsMessage(Collective c) { return c == Collective::send || c == Collective::receive; }
+constexpr bool IsOneSided(Collective c) { return c >= Collective::put && c <= Collective::wait_signal; }
 constexpr bool HasBlocksOfRanks(Collective c) {
   return c != Collective::all_reduce && c != Collective::broadcast && c != Collective::reduce;
 }

@@ -73,6 +73,7 @@ KernelModule::KernelModule(const cuda_transport::CudaDevice& device) : device_(d
   // Asking for a function and its occupancy loads the function even where modules are loaded lazily.
   driver.Check(driver.cuModuleGetFunction(&interpreter_, module_, cuda_kernels::kInterpreterName),
                "cuModuleGetFunction");
+  driver.Check(driver.cuModuleGetFunction(&signals_, module_, cuda_kernels::kSignalsName), "cuModuleGetFunction");
   int blocks = 0;
   driver.Check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, interpreter_, cuda_kernels::kMaxThreads, 0),
                "cuOccupancyMaxActiveBlocksPerMultiprocessor");
@@ -81,6 +82,7 @@ KernelModule::KernelModule(const cuda_transport::CudaDevice& device) : device_(d
   // empty launch takes that wait here, before any kernel waits for another.
   cuda_transport::SideStream(driver, device.context()).Run([&](cuda_transport::CuStream stream) {
     Launch(cuda_kernels::DeviceLaunch{}, 1, cuda_kernels::kMaxThreads, stream);
+    Launch(cuda_kernels::SignalLaunch{}, stream);
   });
 }
 
@@ -103,6 +105,13 @@ void KernelModule::Launch(const cuda_kernels::DeviceLaunch& launch, std::uint32_
     driver.Check(driver.cuLaunchCooperativeKernel(interpreter_, blocks, 1, 1, threads, 1, 1, 0, stream, &parameter),
                  "cuLaunchCooperativeKernel");
   }
+}
+
+void KernelModule::Launch(const cuda_kernels::SignalLaunch& launch, cuda_transport::CuStream stream) const {
+  const auto& driver = device_.driver();
+  const cuda_transport::CurrentDevice current(driver, device_.context());
+  void* parameter = const_cast<cuda_kernels::SignalLaunch*>(&launch);
+  driver.Check(driver.cuLaunchKernel(signals_, 1, 1, 1, 1, 1, 1, 0, stream, &parameter, nullptr), "cuLaunchKernel");
 }
 
 }  // namespace tutti::cuda

@@ -29,11 +29,14 @@ class KernelModule {
   // Enqueues. REQUIRES: blocks <= resident_blocks(). Throws tuttiUnhandledCudaError.
   void Launch(const cuda_kernels::DeviceLaunch& launch, std::uint32_t blocks, std::uint32_t threads,
               cuda_transport::CuStream stream) const;
+  // Likewise, one thread that sends or awaits signals.
+  void Launch(const cuda_kernels::SignalLaunch& launch, cuda_transport::CuStream stream) const;
 
  private:
   const cuda_transport::CudaDevice& device_;
   cuda_transport::CuModule module_ = nullptr;
   cuda_transport::CuFunction interpreter_ = nullptr;
+  cuda_transport::CuFunction signals_ = nullptr;
   std::uint32_t resident_blocks_ = 0;
 };
 

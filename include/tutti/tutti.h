@@ -448,6 +448,30 @@ TUTTI_API tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_
 TUTTI_API tuttiResult_t tuttiCommWindowPointer(tuttiComm_t comm, tuttiWindow_t win, int peer, size_t offset,
                                                void** ptr);
 
+/* One-sided calls, to ranks of this host, on host memory (a communicator without a device) or GPU memory. `peer` takes
+ * no part: it learns of a put by waiting for its signal. Each rank counts, for each other rank, the signals of
+ * TUTTI_SIGNALS numbers in each of TUTTI_SIGNAL_CONTEXTS contexts. In a group, puts and signals go before waits.
+ * Outside one, a put returns (on a stream: is passed) when localbuff may change. `flags`: 0. */
+#define TUTTI_SIGNAL_CONTEXTS 4
+#define TUTTI_SIGNALS 8
+/* Writes count elements to peer's part of the window, `peerWinOffset` bytes from its start, then signals. */
+TUTTI_API tuttiResult_t tuttiPutSignal(const void* localbuff, size_t count, tuttiDataType_t datatype, int peer,
+                                       tuttiWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx,
+                                       unsigned int flags, tuttiComm_t comm, tuttiStream_t stream);
+/* Signals after all that this rank's earlier calls on the stream have put. */
+TUTTI_API tuttiResult_t tuttiSignal(int peer, int sigIdx, int ctx, unsigned int flags, tuttiComm_t comm,
+                                    tuttiStream_t stream);
+typedef struct {
+  int opCnt;  /* signals to wait for, at least 1 */
+  int peer;   /* the rank that sends them */
+  int sigIdx;
+  int ctx;
+} tuttiWaitSignalDesc_t;
+/* Waits until all these signals have come, and takes them: the next wait needs others. Fails, naming the peer, if that
+ * one dies, leaves or stops. */
+TUTTI_API tuttiResult_t tuttiWaitSignal(int nDesc, tuttiWaitSignalDesc_t* signalDescs, tuttiComm_t comm,
+                                        tuttiStream_t stream);
+
 /* ------------------------------------------------------------------------------------------------------ streams -- */
 
 /* A host stream: its calls run one after the other, in the order given, in a thread of the stream. */

@@ -1,20 +1,12 @@
 // Collectives, sends, receives and operators: forwarded to Tutti, with its checks and messages.
 #include "interop/nccl/coll_config.h"
-#include "interop/nccl/convert.h"
 #include "interop/nccl/environment/calls_log.h"
 #include "interop/nccl/failure.h"
+#include "interop/nccl/streams.h"
 
 using namespace tutti::nccl;  // NOLINT: this file is the C boundary of that namespace
 
 namespace {
-
-// A communicator without a device works on host memory in the caller's thread and ignores the stream. Queried on each
-// call, since that is cheaper than looking up a cached answer.
-tuttiStream_t StreamFor(ncclComm_t comm, cudaStream_t stream) {
-  int device = TUTTI_DEVICE_NONE;
-  if (stream == nullptr || tuttiCommCuDevice(ToTutti(comm), &device) != tuttiSuccess) return nullptr;
-  return device == TUTTI_DEVICE_NONE ? nullptr : stream;
-}
 
 bool IsOnDevice(ncclComm_t comm) {
   int device = TUTTI_DEVICE_NONE;

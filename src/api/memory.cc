@@ -72,7 +72,6 @@ tuttiResult_t tuttiCommWindowPointer(tuttiComm_t comm, tuttiWindow_t win, int pe
     if (peer < 0 || peer >= communicator.size()) {
       Throw(tuttiInvalidArgument, "peer is {}; comm has ranks 0 to {}", peer, communicator.size() - 1);
     }
-    const std::lock_guard lock(communicator);
     const auto part = communicator.PartOf(win, peer);
     if (part.empty()) {
       *ptr = nullptr;

@@ -223,7 +223,7 @@ std::optional<Error> Communicator::Look(const Active& active, const diagnostics:
                                         std::chrono::steady_clock::duration waited) {
   // Prefers a rank that has not begun the call: it is the cause, and may wait for this rank in another call.
   const auto has_not_begun = [&](int peer) {
-    return !active.operation->point_to_point() &&
+    return active.operation->collective_call() &&
            fabric_->control(peer).started.load(std::memory_order_acquire) < active.sequence;
   };
   const auto& ranks = awaited.ranks;
@@ -279,7 +279,7 @@ void Communicator::ReadCounters(tuttiCounters_t& counters) {
 }
 
 double Communicator::EstimatedMicroseconds(const plan::Operation& asked, bool on_device) const {
-  if (asked.point_to_point() || size() == 1) return 0;
+  if (!asked.collective_call() || size() == 1) return 0;
   const plan::Operation operation = plan::Scheduled(asked);
   const cost_model::Kind kind = plan::KindOf(operation);
   const std::size_t bytes = plan::LargestBlockBytes(operation);

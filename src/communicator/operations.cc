@@ -1,5 +1,6 @@
 #include "src/communicator/operations.h"
 
+#include <cstring>
 #include <utility>
 
 #include "base/clock.h"
@@ -21,11 +22,14 @@ Operations::Operations(const Parts& parts, const plan::PlanContext& context)
       control_(parts.fabric.control(parts.fabric.rank())),
       plans_(context),
       recorder_(control_),
+      signals_(parts.fabric),
       reports_(plan::WantsPlans()),
       keeps_calls_(parts.trace == nullptr && parts.programs.empty() && !parts.settings.check && !reports_ &&
                    !parts.observed) {
   sent_.resize(static_cast<std::size_t>(parts.fabric.nranks()));
   received_.resize(static_cast<std::size_t>(parts.fabric.nranks()));
+  signalled_.resize(static_cast<std::size_t>(parts.fabric.nranks()));
+  awaited_.resize(static_cast<std::size_t>(parts.fabric.nranks()));
 }
 
 Active Operations::Begin(const plan::Operation& operation) {
@@ -55,9 +59,32 @@ Active Operations::Begin(const plan::Operation& operation) {
   return active;
 }
 
-void Operations::AddToTrace(const Active& active) {
-  parts_.trace->Add(plan::PackCall(*active.operation), active.operation->count, active.sequence,
-                    active.plan->choice.candidate.algorithm, active.started, Ticks());
+Active Operations::BeginOneSided(const plan::Operation& operation) {
+  Active active{&operation};
+  auto& order = operation.collective == schedule::Collective::wait_signal ? awaited_ : signalled_;
+  active.sequence = ++order[static_cast<std::size_t>(operation.root)];
+  active.started = Ticks();
+  active.record = recorder_.Begin({active.sequence, 0, plan::PackCall(operation), operation.count, active.started,
+                                   static_cast<std::uint64_t>(tuttiAlgorithmNone)});
+  return active;
+}
+
+bool Operations::AdvanceOneSided(const Active& active) {
+  const auto& operation = *active.operation;
+  if (operation.collective == schedule::Collective::wait_signal) {
+    if (!signals_.Take(operation.root, operation.signal, operation.count)) return false;
+  } else {
+    if (operation.count > 0) std::memmove(operation.output, operation.input, operation.count * SizeOf(operation.type));
+    signals_.Send(operation.root, operation.signal);
+  }
+  recorder_.End(active.record, Ticks());
+  if (parts_.trace != nullptr) AddToTrace(active, tuttiAlgorithmNone);
+  return true;
+}
+
+void Operations::AddToTrace(const Active& active, tuttiAlgorithm_t algorithm) {
+  parts_.trace->Add(plan::PackCall(*active.operation), active.operation->count, active.sequence, algorithm,
+                    active.started, Ticks());
 }
 
 void Operations::ForgetPlans() {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "src/communicator/repeated_call.h"
+#include "src/communicator/signals.h"
 #include "src/diagnostics/failure_detector.h"
 #include "src/diagnostics/recorder.h"
 #include "src/diagnostics/trace.h"
@@ -33,13 +34,13 @@ struct CallOrder {
 // An operation that has begun and not yet ended.
 struct Active {
   const plan::Operation* operation = nullptr;
-  plan::BoundPlan* plan = nullptr;
+  plan::BoundPlan* plan = nullptr;  // null for one-sided operations
   std::uint64_t sequence = 0;
   std::uint32_t tag = 0;
   std::uint64_t record = 0;
   std::int64_t started = 0;  // ticks
 
-  diagnostics::InFlight in_flight() const { return {operation, sequence, plan->signature}; }
+  diagnostics::InFlight in_flight() const { return {operation, sequence, plan == nullptr ? 0 : plan->signature}; }
 };
 
 class Operations {
@@ -75,6 +76,10 @@ class Operations {
     if (active.operation->observed != nullptr) active.operation->observed->End();
     return Count(active, Ticks()) ? parts_.failure_detector.Audit() : std::nullopt;
   }
+  // The same for one-sided operations. The rank that is signalled sleeps, perhaps, and must be woken.
+  Active BeginOneSided(const plan::Operation& operation);
+  // Does what can be done; true: the operation has ended.
+  bool AdvanceOneSided(const Active& active);
   // The first part of End; the operation ends at `now`. True: it is time to check the other ranks
   // (FailureDetector::Audit).
   bool Count(const Active& active, std::int64_t now);
@@ -109,7 +114,7 @@ class Operations {
   }
   // Publishes number and record. REQUIRES: it is numbered, and no collective is numbered since.
   void PublishCollective(Active& active, std::uint64_t packed);
-  void AddToTrace(const Active& active);
+  void AddToTrace(const Active& active, tuttiAlgorithm_t algorithm);
   void BindBuffers(const Active& active, host::Launch& launch);
   host::RemoteAccess RemoteAccessOf(const void* buffer, std::size_t bytes, bool cma) const;
 
@@ -119,6 +124,8 @@ class Operations {
   diagnostics::Recorder recorder_;
   CallOrder collectives_;
   std::vector<CallOrder> sent_, received_;  // messages by peer
+  Signals signals_;
+  std::vector<std::uint64_t> signalled_, awaited_;  // one-sided operations by peer
   std::byte barrier_input_{}, barrier_output_{};
   const bool reports_;  // every call's plan, to the library on top
   const bool keeps_calls_;
@@ -165,7 +172,7 @@ inline bool Operations::Count(const Active& active, std::int64_t now) {
   if (!active.operation->point_to_point()) control_.completed.store(active.sequence, std::memory_order_release);
   recorder_.End(active.record, now);
   if (parts_.trace != nullptr) [[unlikely]]
-    AddToTrace(active);
+    AddToTrace(active, active.plan->choice.candidate.algorithm);
   return parts_.failure_detector.MustAudit(*active.operation);
 }
 

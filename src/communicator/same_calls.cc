@@ -77,7 +77,7 @@ void Communicator::RequireSameCalls(ControlCall call, const shm::AllGather& all_
   if (odd == marks.end()) return;
   std::vector<Told> mine;
   for (const auto& record : diagnostics::ReadRecords(fabric_->control(rank()))) {
-    if (!diagnostics::IsPointToPoint(record))
+    if (diagnostics::IsCollective(record))
       mine.push_back({record.sequence, record.signature, record.call, record.count});
   }
   const auto calls = GatherLists(all_gather, mine);

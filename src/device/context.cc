@@ -160,6 +160,8 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
                                                             static_cast<std::uint16_t>(DeviceWindows::kMostWindows),
                                                             all_gather, deadline);
   MakeState(static_cast<std::uint64_t>(setup.settings->count_from), setup.settings->hold);
+  signals_ = std::make_unique<DeviceSignals>(*device_, *fabric_, *kernels_,
+                                             reinterpret_cast<cuda_kernels::DeviceRank*>(state_.data()), nranks);
   JoinLaunchGroup(all_gather);
   if (network_.engine != nullptr) {
     proxy_ = std::make_unique<DeviceProxy>(*shm_, *network_.engine, [this] { return MayRun(); });
@@ -231,7 +233,7 @@ DeviceContext::~DeviceContext() {
   const bool idle = AwaitIdle(kToStop);
   // A graph's kernel whose peers have died waits on without any event. It polls the abort word every millisecond.
   constexpr std::chrono::milliseconds kToSeeAbort{20};
-  if (launch_group_->captured()) {
+  if (launch_group_->captured() || signals_->captured()) {
     Release();
     std::this_thread::sleep_for(kToSeeAbort);
   }
@@ -267,7 +269,7 @@ std::uint64_t DeviceContext::Done(int peer, bool sends) const {
 bool DeviceContext::MayRun() const {
   const auto state = shm_->control(rank_).state.load(std::memory_order_acquire);
   if (state == ring::RankState::failed || state == ring::RankState::stopped) return false;
-  if (launch_group_->captured()) return true;
+  if (launch_group_->captured() || signals_->MayRun()) return true;
   std::uint64_t done = 0;
   for (std::size_t queue = 0; queue < StateLayout(nranks_).queues; ++queue) {
     done += std::atomic_ref(done_[queue]).load(std::memory_order_acquire);

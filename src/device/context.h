@@ -14,6 +14,7 @@
 #include "src/device/launch_group.h"
 #include "src/device/plans.h"
 #include "src/device/proxy.h"
+#include "src/device/signals.h"
 #include "src/device/windows.h"
 #include "src/diagnostics/failure_detector.h"
 #include "src/diagnostics/recorder.h"
@@ -49,6 +50,7 @@ class DeviceContext {
   const std::shared_ptr<LaunchGroup>& launch_group() const { return launch_group_; }
   DevicePlans& plans() { return *plans_; }
   DeviceWindows& windows() { return *windows_; }
+  DeviceSignals& signals() { return *signals_; }
   memory::RegisteredBuffers& registered() { return *registered_; }
   memory::KnownBuffers& known_buffers() const { return known_buffers_; }
   shm::Fabric& control() { return *shm_; }
@@ -72,7 +74,9 @@ class DeviceContext {
   // Makes every kernel of this rank end soon.
   void Release();
   // Waits for launches only; for graphs' replays, only their user knows when they have ended.
-  bool AwaitIdle(std::chrono::milliseconds most) const { return launch_group_->AwaitIdle(most); }
+  bool AwaitIdle(std::chrono::milliseconds most) const {
+    return launch_group_->AwaitIdle(most) && signals_->AwaitIdle(most);
+  }
   // The summary of the plan of the last prepared operation, even if the plan itself was forgotten.
   std::optional<plan::PlanSummary> last_plan() const {
     return last_plan_ != nullptr ? last_plan_->summary() : forgotten_plan_;
@@ -105,6 +109,7 @@ class DeviceContext {
   std::uint64_t* done_ = nullptr;  // by queue
   std::uint32_t* abort_ = nullptr;
   std::atomic<std::uint64_t> enqueued_{0};  // operations, of all queues
+  std::unique_ptr<DeviceSignals> signals_;
   std::shared_ptr<LaunchGroup> launch_group_;
   std::unique_ptr<DevicePlans> plans_;
   const DevicePlanEntry* last_plan_ = nullptr;  // while it is kept

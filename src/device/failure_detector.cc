@@ -125,7 +125,7 @@ bool DeviceFailureDetector::Read() {
     news = true;
     Running running{plan::UnpackCall(call.call, call.count), call.sequence, call.signature, 0};
     running.record = recorder_.Begin({call.sequence, call.signature, call.call, call.count, Ticks()});
-    if (!running.operation.point_to_point()) {
+    if (running.operation.collective_call()) {
       control.started.store(call.sequence, std::memory_order_release);
       failure_detector_.history().Begin(call.sequence, call.digest);
       untold_ = untold_ || plan::MayEndAlone(running.operation);
@@ -143,6 +143,7 @@ bool DeviceFailureDetector::Read() {
 
 bool DeviceFailureDetector::Done(const Running& running) const {
   const auto& operation = running.operation;
+  if (operation.one_sided()) return side_.signals().Done(operation.root) >= running.sequence;
   const int peer = operation.point_to_point() ? operation.root : -1;
   return side_.Done(peer, operation.collective == schedule::Collective::send) >= running.sequence;
 }
@@ -151,7 +152,7 @@ bool DeviceFailureDetector::Done(const Running& running) const {
 // operation and left in order; a rank that only completed it may have data unsent. (The watch sees its own host's.)
 std::vector<int> DeviceFailureDetector::MayBeAwaited(const Running& running) const {
   auto& control = side_.control();
-  if (running.operation.point_to_point()) return {running.operation.root};
+  if (!running.operation.collective_call()) return {running.operation.root};
   std::vector<int> ranks;
   for (int r = 0; r < control.nranks(); ++r) {
     const auto& theirs = control.control(r);
@@ -179,6 +180,7 @@ std::optional<Error> DeviceFailureDetector::Look(Clock::duration waited) {
     const host::Fault fault{FaultOf(kind), Published(progress.fault_peer), Published(progress.fault_expected),
                             Published(progress.fault_got)};
     // The faulty slot belongs to the latest operation that involves that peer.
+    if (running.operation.one_sided()) continue;
     const bool message = running.operation.point_to_point();
     if (message && running.operation.root != fault.peer) continue;
     // The peer's own detector publishes its call, and may be one look behind.

@@ -79,13 +79,17 @@ tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const shm:
       .Copy(Row(number), parts.data(), parts.size() * sizeof parts.front());
   numbers_.Take(number);
   all_gather({});  // no rank may use the window before every rank has it
+  const std::lock_guard lock(mutex_);
   windows_.resize(std::max(windows_.size(), std::size_t{number} + 1));
   windows_[number] = std::move(window);
   return windows_[number].handle.get();
 }
 
 bool DeviceWindows::Deregister(const tuttiWindow* handle) {
-  if (!memory::Retire(windows_, handle, numbers_)) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!memory::Retire(windows_, handle, numbers_)) return false;
+  }
   ++retired_;
   CloseRetired();
   return true;
@@ -93,6 +97,7 @@ bool DeviceWindows::Deregister(const tuttiWindow* handle) {
 
 void DeviceWindows::CloseRetired() {
   if (retired_ == 0) return;
+  const std::lock_guard lock(mutex_);
   memory::ForEachRetired(windows_, numbers_, [&](std::uint16_t number, Window& window) {
     cuda_transport::SideStream(device_.driver(), device_.context())
         .Zero(Row(number), static_cast<std::size_t>(shm_.nranks()) * sizeof(cuda_kernels::DeviceWindow));
@@ -102,6 +107,7 @@ void DeviceWindows::CloseRetired() {
 }
 
 std::optional<std::span<std::byte>> DeviceWindows::PartOf(const tuttiWindow* window, int peer) const {
+  const std::lock_guard lock(mutex_);
   return memory::PartOfWindow(windows_, window, peer);
 }
 

@@ -4,7 +4,7 @@
 // As with windows of host memory (src/memory/windows.h), a rank keeps the others' parts until they have deregistered the
 // window, too.
 //
-// Thread-safety: Register is a collective control call; all need the communicator's lock.
+// Thread-safety: Register is a collective control call; all but PartOf need the communicator's lock.
 #pragma once
 
 #include <cstdint>
@@ -58,6 +58,7 @@ class DeviceWindows {
   const shm::Fabric& shm_;
   cuda_transport::CudaMemory table_;
   memory::WindowNumbers numbers_;
+  mutable std::mutex mutex_;     // held while windows_ changes, and by PartOf
   std::vector<Window> windows_;  // by number
   std::size_t retired_ = 0;
 };

@@ -21,15 +21,13 @@ nlohmann::ordered_json OperationOf(const RecordedCall& record, const TickScale& 
   const plan::Operation call = plan::UnpackCall(record.call, record.count);
   nlohmann::ordered_json json = {{"sequence", record.sequence},
                                  {"call", record.Describe()},
-                                 {"kind", call.collective == schedule::Collective::send      ? "send"
-                                          : call.collective == schedule::Collective::receive ? "receive"
-                                                                                             : "collective"},
+                                 {"kind", call.collective_call() ? "collective" : schedule::NameOf(call.collective)},
                                  {"signature", fmt::format("{:016x}", record.signature)},
                                  {"bytes", IsDataType(call.type) ? record.count * SizeOf(call.type) : 0},
                                  {"algorithm", schedule::NameOf(AlgorithmOf(record.algorithm))},
                                  {"started_us", scale.At(record.started)},
                                  {"done", record.done()}};
-  if (call.point_to_point()) json["peer"] = call.root;
+  if (!call.collective_call()) json["peer"] = call.root;
   if (record.done()) json["ended_us"] = scale.At(record.ended);
   return json;
 }

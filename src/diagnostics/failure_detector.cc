@@ -38,8 +38,10 @@ std::string FailureDetector::Who(int rank) const {
 std::string FailureDetector::Describe(const InFlight& in_flight) const {
   const auto& operation = *in_flight.operation;
   return fmt::format("{} as {} {}{}", plan::DescribeCall(plan::PackCall(operation), operation.count),
-                     operation.point_to_point() ? "message" : "operation", in_flight.sequence,
-                     name_.empty() ? "" : fmt::format(" of \"{}\"", name_));
+                     operation.point_to_point() ? "message"
+                     : operation.one_sided()    ? "one-sided operation"
+                                                : "operation",
+                     in_flight.sequence, name_.empty() ? "" : fmt::format(" of \"{}\"", name_));
 }
 
 Error FailureDetector::End(const Error& failure, ring::RankState how) {
@@ -94,7 +96,7 @@ std::optional<Error> FailureDetector::LookForStopped(const InFlight& in_flight) 
 
 // A rank that has completed the operation, or every message of a pair, may be gone.
 bool FailureDetector::NeedsNothingFrom(int rank, const InFlight& in_flight) const {
-  if (in_flight.operation->point_to_point()) return rank != in_flight.operation->root;
+  if (!in_flight.operation->collective_call()) return rank != in_flight.operation->root;
   return fabric_.control(rank).completed.load(std::memory_order_acquire) >= in_flight.sequence;
 }
 

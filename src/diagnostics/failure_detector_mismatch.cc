@@ -16,7 +16,7 @@ schedule::Collective OtherSide(const plan::Operation& operation) {
 int PeerOf(const RecordedCall& call) { return static_cast<int>(call.call >> 32); }
 
 bool IsMessageFor(int rank, schedule::Collective direction, const RecordedCall& call) {
-  return static_cast<schedule::Collective>(call.call & 0xff) == direction && PeerOf(call) == rank;
+  return CollectiveOf(call) == direction && PeerOf(call) == rank;
 }
 
 }  // namespace
@@ -25,12 +25,12 @@ bool IsMessageFor(int rank, schedule::Collective direction, const RecordedCall& 
 std::optional<RecordedCall> FailureDetector::Counterpart(int rank, const InFlight& in_flight) const {
   const auto& control = fabric_.control(rank);
   const auto& operation = *in_flight.operation;
+  if (operation.one_sided()) return std::nullopt;
   if (!operation.point_to_point()) {
     // In the usual case one load decides: the peer has not come yet.
     if (control.started.load(std::memory_order_acquire) < in_flight.sequence) return std::nullopt;
-    return FindRecord(control, [&](const RecordedCall& call) {
-      return !IsPointToPoint(call) && call.sequence == in_flight.sequence;
-    });
+    return FindRecord(
+        control, [&](const RecordedCall& call) { return IsCollective(call) && call.sequence == in_flight.sequence; });
   }
   return FindRecord(control, [&](const RecordedCall& call) {
     return IsMessageFor(fabric_.rank(), OtherSide(operation), call) && call.sequence == in_flight.sequence;
@@ -78,7 +78,7 @@ std::optional<Error> FailureDetector::LookForPassedMessage(const InFlight& in_fl
 // This rank waits in a collective for a rank of this host that has ended the collective: the pair's counts differ.
 std::optional<Error> FailureDetector::LookForWithheld(const InFlight& in_flight, const Awaited& awaited,
                                                       std::chrono::steady_clock::duration waited) {
-  if (in_flight.operation->point_to_point() || !awaited.confirmed) return std::nullopt;
+  if (!in_flight.operation->collective_call() || !awaited.confirmed) return std::nullopt;
   const auto ended = std::find_if(awaited.ranks.begin(), awaited.ranks.end(), [&](int rank) {
     return fabric_.is_local(rank) && NeedsNothingFrom(rank, in_flight);
   });
@@ -115,11 +115,11 @@ bool FailureDetector::AwaitsUs(int rank) const {
     const auto& control = fabric_.control(rank);
     if (control.several.load(std::memory_order_acquire) != 0) return false;
     const auto newest = ReadRecord(control, NewestRecord(control));
-    if (!newest || newest->done() || IsPointToPoint(*newest) || newest->sequence <= begun) return false;
+    if (!newest || newest->done() || !IsCollective(*newest) || newest->sequence <= begun) return false;
     rank = ring::AwaitedIn(control.awaits.load(std::memory_order_acquire), newest->index);
     if (rank == fabric_.rank()) return true;
     // In an all-to-all the pairs are independent: the awaited rank's own wait does not matter.
-    if (static_cast<schedule::Collective>(newest->call & 0xff) == schedule::Collective::all_to_all) return false;
+    if (CollectiveOf(*newest) == schedule::Collective::all_to_all) return false;
   }
   return false;
 }
@@ -139,7 +139,7 @@ std::optional<Error> FailureDetector::LookForCrossing(const InFlight& in_flight,
   if (several(own) || several(control)) return std::nullopt;
   const auto theirs = ReadRecord(control, NewestRecord(control));
   if (!theirs || theirs->done()) return std::nullopt;
-  if (IsPointToPoint(*theirs)) {
+  if (!IsCollective(*theirs)) {
     if (!IsMessageFor(fabric_.rank(), operation.collective, *theirs)) return std::nullopt;
   } else {
     const bool ended = control.completed.load(std::memory_order_acquire) >= theirs->sequence;
@@ -155,7 +155,7 @@ std::optional<Error> FailureDetector::LookForCrossing(const InFlight& in_flight,
                fmt::format("the ranks' calls do not match: {} called {}, but {} called {} as {} {}, and each waits for "
                            "the other",
                            Who(fabric_.rank()), Describe(in_flight), Who(peer), theirs->Describe(),
-                           IsPointToPoint(*theirs) ? "message" : "operation", theirs->sequence)};
+                           IsMessage(*theirs) ? "message" : "operation", theirs->sequence)};
 }
 
 Error FailureDetector::Mismatch(const InFlight& in_flight, int rank, const RecordedCall& theirs) const {
@@ -171,9 +171,9 @@ Error FailureDetector::Mismatch(const InFlight& in_flight, int rank, const Recor
 std::optional<Error> FailureDetector::EarlierMismatch(int rank) const {
   const auto& control = fabric_.control(rank);
   for (const auto& mine : ReadRecords(fabric_.control(fabric_.rank()))) {
-    if (IsPointToPoint(mine)) continue;
+    if (!IsCollective(mine)) continue;
     const auto theirs = FindRecord(control, [&](const RecordedCall& call) {
-      return !IsPointToPoint(call) && call.sequence == mine.sequence && call.signature != mine.signature;
+      return IsCollective(call) && call.sequence == mine.sequence && call.signature != mine.signature;
     });
     if (!theirs) continue;
     return Error{tuttiInvalidUsage,
@@ -187,9 +187,8 @@ std::optional<Error> FailureDetector::EarlierMismatch(int rank) const {
 // `rank`'s collectives differ from this rank's, up to one that both have begun.
 Error FailureDetector::Disagreement(int rank) const {
   if (auto earlier = EarlierMismatch(rank)) return *earlier;
-  const auto is_collective = [](const RecordedCall& call) { return !IsPointToPoint(call); };
   const auto last = [&](int which) {
-    const auto record = FindRecord(fabric_.control(which), is_collective);
+    const auto record = FindRecord(fabric_.control(which), IsCollective);
     return record ? fmt::format("{} as operation {}", record->Describe(), record->sequence) : "nothing on record";
   };
   return {
@@ -214,7 +213,7 @@ std::optional<Error> FailureDetector::Compare() {
 std::optional<Error> FailureDetector::LookForMismatch(const InFlight& in_flight) {
   for (int r = 0; r < fabric_.nranks(); ++r) {
     if (r == fabric_.rank()) continue;
-    if (in_flight.operation->point_to_point() && r != in_flight.operation->root) continue;
+    if (!in_flight.operation->collective_call() && r != in_flight.operation->root) continue;
     const auto theirs = Counterpart(r, in_flight);
     if (theirs && theirs->signature != in_flight.signature) return Mismatch(in_flight, r, *theirs);
   }
@@ -223,6 +222,7 @@ std::optional<Error> FailureDetector::LookForMismatch(const InFlight& in_flight)
 
 std::string FailureDetector::WhereOthersAre(const InFlight& in_flight) const {
   const auto& operation = *in_flight.operation;
+  if (operation.one_sided()) return "";
   if (operation.point_to_point()) {
     const auto last = FindRecord(fabric_.control(operation.root), [&](const RecordedCall& call) {
       return IsMessageFor(fabric_.rank(), OtherSide(operation), call);
@@ -235,7 +235,7 @@ std::string FailureDetector::WhereOthersAre(const InFlight& in_flight) const {
   for (int r = 0; r < fabric_.nranks(); ++r) {
     if (r == fabric_.rank() || fabric_.control(r).completed.load(std::memory_order_acquire) >= in_flight.sequence)
       continue;
-    const auto last = FindRecord(fabric_.control(r), [](const RecordedCall& call) { return !IsPointToPoint(call); });
+    const auto last = FindRecord(fabric_.control(r), IsCollective);
     const bool came = last && last->sequence >= in_flight.sequence;
     text += fmt::format(
         "; {} {}", Who(r),

@@ -23,9 +23,13 @@ struct RecordedCall : ring::RecordedOperation {
   std::string Describe() const { return plan::DescribeCall(call, count); }
 };
 
-inline bool IsPointToPoint(const RecordedCall& call) {
-  const auto collective = static_cast<schedule::Collective>(call.call & 0xff);
-  return collective == schedule::Collective::send || collective == schedule::Collective::receive;
+inline schedule::Collective CollectiveOf(const RecordedCall& call) {
+  return static_cast<schedule::Collective>(call.call & 0xff);
+}
+inline bool IsMessage(const RecordedCall& call) { return schedule::IsMessage(CollectiveOf(call)); }
+// All ranks make the call, in the same order.
+inline bool IsCollective(const RecordedCall& call) {
+  return !IsMessage(call) && !schedule::IsOneSided(CollectiveOf(call));
 }
 
 class Recorder {

@@ -82,6 +82,17 @@ std::optional<Error> LaunchTogether(device::LaunchGroup& launch_group, LaunchGro
   });
 }
 
+// Those that wait, or those that do not; by stream, each in the order given.
+void EnqueueOneSided(std::span<const DeviceLaunched> group, bool waits) {
+  std::map<std::pair<comm::Communicator*, cuda_transport::CuStream>, std::vector<const plan::Operation*>> streams;
+  for (const auto& call : group) {
+    const bool this_waits = call.operation->collective == schedule::Collective::wait_signal;
+    if (call.operation->one_sided() && this_waits == waits)
+      streams[{call.communicator, call.stream}].push_back(call.operation);
+  }
+  for (const auto& [place, operations] : streams) place.first->device()->signals().Enqueue(operations, place.second);
+}
+
 bool Kills(const Error& error) { return error.code() != tuttiInvalidUsage && error.code() != tuttiInvalidArgument; }
 
 }  // namespace
@@ -92,6 +103,7 @@ std::optional<Error> EnqueueAll(std::span<const DeviceLaunched> group) {
   std::optional<Error> first;
   try {
     for (const auto& call : group) {
+      if (call.operation->one_sided()) continue;
       auto& ranks = launch_groups[call.communicator->device()->launch_group()].ranks;
       auto rank = std::find_if(ranks.begin(), ranks.end(),
                                [&](const RankCalls& each) { return each.communicator == call.communicator; });
@@ -99,6 +111,7 @@ std::optional<Error> EnqueueAll(std::span<const DeviceLaunched> group) {
       Add(*rank, call);
     }
     for (auto& [launch_group, calls] : launch_groups) Prepare(calls);
+    EnqueueOneSided(group, false);
     for (auto& [launch_group, calls] : launch_groups) {
       const auto failure = LaunchTogether(*launch_group, calls);
       if (!failure) continue;
@@ -108,6 +121,7 @@ std::optional<Error> EnqueueAll(std::span<const DeviceLaunched> group) {
       }
       if (!first) first = failure;
     }
+    if (!first) EnqueueOneSided(group, true);
   } catch (const Error& error) {
     if (Kills(error)) {
       for (const auto& call : group) call.communicator->Fail(error);

@@ -44,11 +44,22 @@ Group& ThisThreadsGroup() {
 // call must not block; else here. Throws tuttiInvalidArgument if stream, buffers and communicator do not fit together.
 RunPlace PlaceOf(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream) {
   if (stream != nullptr) {
-    if (auto ours = FindStream(stream)) return {std::move(ours)};
+    if (auto ours = FindStream(stream)) {
+      const bool has_device = handle.communicator != nullptr && handle.communicator->device() != nullptr;
+      if (operation.one_sided() && has_device) {
+        Throw(tuttiInvalidArgument,
+              "stream is one of tuttiStreamCreate, but one-sided calls of a communicator with a device run on the "
+              "device");
+      }
+      return {std::move(ours)};
+    }
   }
   // If the communicator could not be made, the call is refused when it runs.
   const auto* const communicator = handle.communicator.get();
   const auto* const device = communicator == nullptr ? nullptr : communicator->device();
+  if (device != nullptr && operation.one_sided()) {
+    return {nullptr, true, reinterpret_cast<cuda_transport::CuStream>(stream)};
+  }
   if (device == nullptr) {
     memory::RequireHostCall(operation, stream,
                             communicator == nullptr ? std::string_view("it could not be made")
@@ -80,7 +91,7 @@ tuttiResult_t EnqueueOnDevices(const std::vector<Call>& calls) {
 
 // REQUIRES: all calls' handles are entered. Each handle is left as soon as its own part is over.
 tuttiResult_t RunCalls(const std::vector<Call>& calls, Entries& entries, host::WhoWaits who) {
-  if (calls.size() == 1 && !calls[0].operation.point_to_point()) {
+  if (calls.size() == 1 && calls[0].operation.collective_call()) {
     auto& communicator = *calls[0].handle->communicator;
     const std::lock_guard lock(communicator);
     return Conclude(*calls[0].handle, RunOne(communicator, calls[0].operation, who));
@@ -247,7 +258,7 @@ tuttiResult_t SubmitElsewhere(tuttiComm& handle, const plan::Operation& operatio
   if (operation.point_to_point() && operation.root == handle.rank.load(std::memory_order_relaxed)) {
     Throw(tuttiInvalidUsage, "peer {} is this rank itself: put the send and its receive in one group", operation.root);
   }
-  if (place.on_device || place.stream != nullptr) {
+  if (place.on_device || place.stream != nullptr || operation.one_sided()) {
     return Dispatch({{handle.shared_from_this(), operation, std::move(place)}});
   }
   return RunHere(handle, operation);
@@ -361,8 +372,19 @@ double SimulateGroup() {
 }
 
 tuttiResult_t Submit(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream) {
-  const bool usual = open_groups == 0 && stream == nullptr && !operation.point_to_point() && RunsInCaller(handle);
+  const bool usual = open_groups == 0 && stream == nullptr && operation.collective_call() && RunsInCaller(handle);
   return usual ? RunHere(handle, operation) : SubmitElsewhere(handle, operation, stream);
+}
+
+tuttiResult_t SubmitTogether(tuttiComm& handle, std::span<const plan::Operation> operations, tuttiStream_t stream) {
+  std::vector<Call> calls;
+  for (const auto& operation : operations) {
+    calls.push_back({handle.shared_from_this(), operation, PlaceOf(handle, operation, stream)});
+  }
+  if (open_groups == 0) return Dispatch(std::move(calls));
+  auto& collected = ThisThreadsGroup().calls;
+  std::ranges::move(calls, std::back_inserter(collected));
+  return tuttiSuccess;
 }
 
 tuttiResult_t SubmitJoin(Join join) {

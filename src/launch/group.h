@@ -49,6 +49,8 @@ void AbandonGroup(const GroupMark& mark);
 // `stream` is not a stream of this library. Returns tuttiInProgress if a non-blocking communicator took it. REQUIRES:
 // the caller is Operating.
 tuttiResult_t Submit(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream);
+// The same for operations that one call makes, which may run concurrently.
+tuttiResult_t SubmitTogether(tuttiComm& handle, std::span<const plan::Operation> operations, tuttiStream_t stream);
 // True: calls on host memory and without a stream run in the calling thread, because no GPU's memory can be meant, and
 // the communicator blocks.
 inline bool RunsInCaller(const tuttiComm& handle) {

@@ -197,12 +197,16 @@ class GroupRun {
       const auto& operation = item.operation;
       auto& part = parts_[item.communicator];
       const bool message = operation.point_to_point();
+      const bool waits = operation.collective == schedule::Collective::wait_signal;
       if (message && operation.root == item.communicator->rank()) {
         (operation.collective == schedule::Collective::send ? part.to_itself : part.from_itself).push_back(&operation);
         continue;
       }
-      const auto key = std::tuple(item.communicator, message ? static_cast<int>(operation.collective) : -1,
-                                  message ? operation.root : -1);
+      // Puts and signals never wait, so all of them are in one queue; so are waits.
+      const int kind = operation.collective_call()       ? -1
+                       : operation.one_sided() && !waits ? static_cast<int>(schedule::Collective::signal)
+                                                         : static_cast<int>(operation.collective);
+      const auto key = std::tuple(item.communicator, kind, message ? operation.root : -1);
       const auto [place, fresh] = places.emplace(key, part.queues.size());
       if (fresh) part.queues.emplace_back();
       auto& waiting = part.queues[place->second].waiting;
@@ -281,9 +285,12 @@ class GroupRun {
     }
     try {
       if (!queue.active) {
-        queue.active = communicator.operations().Begin(*queue.waiting.front());
+        const auto& next = *queue.waiting.front();
+        auto& operations = communicator.operations();
+        queue.active = next.one_sided() ? operations.BeginOneSided(next) : operations.Begin(next);
         queue.waiting.pop_front();
       }
+      if (queue.active->operation->one_sided()) return AdvanceOneSided(communicator, queue);
       auto& run = queue.active->plan->run;
       const auto progress = run.Advance(0, 1);
       if (progress == host::Run::Progress::faulted) {
@@ -300,11 +307,20 @@ class GroupRun {
     }
   }
 
+  static bool AdvanceOneSided(comm::Communicator& communicator, Queue& queue) {
+    if (!communicator.operations().AdvanceOneSided(*queue.active)) return false;
+    if (queue.active->operation->collective != schedule::Collective::wait_signal) communicator.WakeOwn();
+    queue.active.reset();
+    return true;
+  }
+
   void Look(std::chrono::steady_clock::duration waited) {
     for (auto& [communicator, part] : parts_) {
       for (auto& queue : part.queues) {
         if (!queue.active) continue;
-        const diagnostics::Awaited awaited{queue.active->plan->run.WaitsFor(0, 1)};
+        const auto* const plan = queue.active->plan;
+        const diagnostics::Awaited awaited{plan != nullptr ? plan->run.WaitsFor(0, 1)
+                                                           : std::vector{queue.active->operation->root}};
         if (const auto failure = communicator->Look(*queue.active, awaited, waited)) {
           Drop(*communicator, part, *failure);
         }

@@ -57,6 +57,7 @@ tuttiWindow* Windows::Register(shm::Fabric& fabric, void* buffer, std::size_t by
     }
     window.parts[at] = {window.segments[at].data() + offers[at].offset, offers[at].bytes};
   }
+  const std::lock_guard lock(mutex_);
   windows_.resize(std::max(windows_.size(), std::size_t{number} + 1));
   windows_[number] = std::move(window);
   ++live_;
@@ -64,18 +65,22 @@ tuttiWindow* Windows::Register(shm::Fabric& fabric, void* buffer, std::size_t by
 }
 
 void Windows::Deregister(const tuttiWindow* handle) {
+  std::unique_lock lock(mutex_);
   if (!Retire(windows_, handle, numbers_)) {
     Throw(tuttiInvalidArgument, "win {} is not registered on this communicator", static_cast<const void*>(handle));
   }
   --live_;
+  lock.unlock();
   UnmapRetired();
 }
 
 void Windows::UnmapRetired() {
+  const std::lock_guard lock(mutex_);
   ForEachRetired(windows_, numbers_, [](std::uint16_t, Window& window) { window = Window{}; });
 }
 
 std::optional<std::span<std::byte>> Windows::PartOf(const tuttiWindow* handle, int peer) const {
+  const std::lock_guard lock(mutex_);
   return PartOfWindow(windows_, handle, peer);
 }
 

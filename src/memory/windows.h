@@ -4,11 +4,12 @@
 // still send what lies there. It unmaps them at its next call that concerns windows.
 //
 // Thread-safety: Register is a collective control call. Both Finds may run concurrently with each other, but not with
-// Register and Deregister. The communicator's lock ensures that.
+// Register and Deregister. The communicator's lock ensures that. PartOf may be called at any time.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -98,6 +99,7 @@ class Windows : public host::WindowMap {
   void UnmapRetired();
 
   WindowNumbers numbers_;
+  mutable std::mutex mutex_;     // held while windows_ changes, and by PartOf
   std::vector<Window> windows_;  // by number
   std::size_t live_ = 0;
 };

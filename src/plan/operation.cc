@@ -57,6 +57,9 @@ std::string DescribeCall(std::uint64_t packed, std::uint64_t count) {
   const Operation call = UnpackCall(packed, count);
   const bool vector_counts = call.vector_counts != nullptr;
   if (call.collective == schedule::Collective::barrier) return "barrier()";
+  if (call.collective == schedule::Collective::signal) return fmt::format("signal(to rank {})", call.root);
+  if (call.collective == schedule::Collective::wait_signal)
+    return fmt::format("wait_signal(count={}, from rank {})", count, call.root);
   const char* const form = vector_counts ? "_v" : call.tensors != nullptr ? "_tensor" : "";
   std::string text = fmt::format("{}{}(", schedule::NameOf(call.collective), form);
   if (!vector_counts) {
@@ -67,7 +70,8 @@ std::string DescribeCall(std::uint64_t packed, std::uint64_t count) {
   text += fmt::format(", {}", NameOf(call.type));
   if (schedule::IsReducing(call.collective)) text += fmt::format(", {}", call.scaled ? "premulsum" : NameOf(call.op));
   if (schedule::HasRoot(call.collective)) text += fmt::format(", root={}", call.root);
-  if (call.collective == schedule::Collective::send) text += fmt::format(", to rank {}", call.root);
+  if (call.collective == schedule::Collective::send || call.collective == schedule::Collective::put)
+    text += fmt::format(", to rank {}", call.root);
   if (call.collective == schedule::Collective::receive) text += fmt::format(", from rank {}", call.root);
   return text + ")";
 }

@@ -41,7 +41,8 @@ struct Operation {
   std::size_t count = 0;  // elements: of the buffer (all_reduce, broadcast, reduce), of the message, else of one block
   tuttiDataType_t type = tuttiInt8;
   tuttiRedOp_t op = tuttiSum;  // user-made operators appear as tuttiSum with `scaled`
-  int root = 0;                // or the peer of send and receive
+  int root = 0;                // or the peer of a message or a one-sided operation
+  std::uint8_t signal = 0;     // of one-sided operations: ring::SignalNumber(). count: how many are awaited
   bool scaled = false;
   host_kernels::Scalar scalar;
   const void* scalar_source = nullptr;  // if set, the scalar is read from here when the operation runs
@@ -54,9 +55,10 @@ struct Operation {
   // PackCall and the count describe the whole operation except for buffers and scalars.
   bool plain() const { return vector_counts == nullptr && tensors == nullptr; }
   bool pairwise() const { return vector_counts != nullptr && !vector_counts->receive_counts.empty(); }
-  bool point_to_point() const {
-    return collective == schedule::Collective::send || collective == schedule::Collective::receive;
-  }
+  bool point_to_point() const { return schedule::IsMessage(collective); }
+  bool one_sided() const { return schedule::IsOneSided(collective); }
+  // All ranks take part in it, in the same order.
+  bool collective_call() const { return !point_to_point() && !one_sided(); }
 };
 
 // The arguments of a call without vectors, tensors or a user-made operator. As the caller gave them: unchecked.
@@ -76,7 +78,7 @@ Operation Barrier();
 // Whether a rank may finish its part of the collective without hearing from any other rank: a root that only sends, a
 // contribution that is only sent, empty blocks.
 inline bool MayEndAlone(const Operation& operation) {
-  if (operation.point_to_point() || operation.collective == schedule::Collective::barrier) return false;
+  if (!operation.collective_call() || operation.collective == schedule::Collective::barrier) return false;
   return schedule::HasRoot(operation.collective) || operation.count == 0 || operation.vector_counts != nullptr;
 }
 
@@ -93,7 +95,7 @@ inline std::uint64_t PackCall(const Operation& operation) {
                               (operation.vector_counts != nullptr ? kVectorFlag : 0) |
                               (operation.tensors != nullptr ? kTensorsFlag : 0);
   const std::uint64_t op = schedule::IsReducing(operation.collective) ? static_cast<std::uint64_t>(operation.op) : 0;
-  const bool has_root = schedule::HasRoot(operation.collective) || operation.point_to_point();
+  const bool has_root = schedule::HasRoot(operation.collective) || !operation.collective_call();
   const std::uint64_t root = has_root ? static_cast<std::uint32_t>(operation.root) : 0;
   return static_cast<std::uint64_t>(operation.collective) | static_cast<std::uint64_t>(operation.type) << kTypeShift |
          op << kOpShift | flags << kFlagShift | root << kRootShift;

@@ -111,6 +111,12 @@ std::vector<RacingCall> Collectives() {
        [](World& w, Side& s) { return tuttiSend(s.in.data(), 4, kF, w.nranks - 1 - s.rank, s.comm(), nullptr); }},
       {"Recv",
        [](World& w, Side& s) { return tuttiRecv(s.out.data(), 4, kF, w.nranks - 1 - s.rank, s.comm(), w.streams[0]); }},
+      {"Signal", [](World& w, Side& s) { return tuttiSignal(w.nranks - 1 - s.rank, 0, 0, 0, s.comm(), nullptr); }},
+      {"WaitSignal",
+       [](World& w, Side& s) {
+         tuttiWaitSignalDesc_t one{1, w.nranks - 1 - s.rank, 0, 0};
+         return tuttiWaitSignal(1, &one, s.comm(), w.streams[1]);
+       }},
   };
 }
 

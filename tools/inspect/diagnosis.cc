@@ -134,6 +134,10 @@ class Case {
     for (const auto& dump : dumps_) {
       for (const auto& message : dump.operations) {
         if (message.kind == "collective" || message.done) continue;
+        if (message.kind == "wait_signal") {
+          TellWait(dump, message);
+          continue;
+        }
         const bool sends = message.kind == "send";
         std::string other = "which left no dump";
         if (message.peer >= 0 && message.peer < static_cast<int>(by_rank_.size()) &&
@@ -145,6 +149,21 @@ class Case {
             message.sequence, Ago(dump, message.started_us), message.peer, other);
       }
     }
+  }
+
+  // A wait for signals, and how many of the peer's one-sided operations are on record.
+  void TellWait(const Dump& dump, const DumpedOperation& wait) {
+    std::string other = "which left no dump";
+    if (wait.peer >= 0 && wait.peer < static_cast<int>(by_rank_.size()) &&
+        by_rank_[static_cast<std::size_t>(wait.peer)] != nullptr) {
+      const auto& theirs = by_rank_[static_cast<std::size_t>(wait.peer)]->operations;
+      const auto sent = std::ranges::count_if(theirs, [&](const auto& operation) {
+        return operation.peer == dump.rank && (operation.kind == "put" || operation.kind == "signal");
+      });
+      other = fmt::format("whose dump lists {} puts and signals to it", sent);
+    }
+    Say("  {} waits in {} since {}; rank {}, {}", Who(dump.rank), wait.call, Ago(dump, wait.started_us), wait.peer,
+        other);
   }
 
   static std::string OtherSide(const Dump& peer, int rank, const std::string& kind, std::uint64_t sequence) {

@@ -99,6 +99,14 @@ TEST(Diagnosis, FollowsMessages) {
   EXPECT_TRUE(Says(text, "rank 1, its last call is receive 1 of that pair")) << text;
 }
 
+TEST(Diagnosis, TellsHowManySignalsCame) {
+  const auto signal = MakeOperation(schedule::Collective::signal, 0, tuttiInt8, 0);
+  const auto wait = MakeOperation(schedule::Collective::wait_signal, 2, tuttiInt8, 1);
+  const auto text = Diagnose({Recorded(0, 2).Call(wait, 1, false).Read(), Recorded(1, 2).Call(signal, 1, true).Read()});
+  EXPECT_TRUE(Says(text, "rank 0 (host node0, pid 100) waits in wait_signal(count=2, from rank 1)")) << text;
+  EXPECT_TRUE(Says(text, "rank 1, whose dump lists 1 puts and signals to it")) << text;
+}
+
 // The dump of one rank, with one part replaced.
 std::string DumpWith(const std::string& part, const std::string& by) {
   std::string text =

@@ -155,6 +155,12 @@ std::byte* DeviceFabric::Shared(int owner, int other) const {
   return reach_[static_cast<std::size_t>(owner)][static_cast<std::size_t>(other)] ? memory.device : memory.pinned;
 }
 
+std::uint64_t* DeviceFabric::Signals(int writer, int reader) const {
+  if (by_network(writer) || by_network(reader)) return nullptr;
+  const int other = reader == rank_ ? writer : rank_;
+  return reinterpret_cast<std::uint64_t*>(Shared(reader, other) + layout_.Signals(writer));
+}
+
 namespace {
 
 struct DeviceRing {

@@ -33,6 +33,7 @@ class DeviceFabric {
   // Keeps the memory that peers use alive for the rest of this process.
   void Abandon();
 
+  int rank() const { return rank_; }
   const DeviceLayout& layout() const { return layout_; }
   // Ranks of this process on this GPU.
   const std::vector<int>& fused() const { return fused_; }
@@ -72,6 +73,10 @@ class DeviceFabric {
   std::uint32_t PostOf(int channel, ring::Protocol protocol, int peer) const {
     return EmptyIndex(channel, protocol, peer, true);
   }
+  // Where `writer` counts the signals that it has sent to `reader`; one of the two is this rank. As our GPU reaches it; null
+  // if `by_network`.
+  std::uint64_t* Signals(int writer, int reader) const;
+
   // What a switch adds and multiplies (schedule.h). REQUIRES: has_team(); channel < team_channels.
   std::uint32_t ContributionTo(int channel, int reader) const { return TeamFillIndex(channel, reader); }
   std::uint32_t Multicast(int channel) const { return TeamFillIndex(channel, nranks_); }

@@ -29,7 +29,8 @@ DeviceLayout::DeviceLayout(int nranks, int channels, bool lines128) : nranks_(nr
 
   headers_ = RoundUp(pairs * ring::kCacheLine, kAlignment);
   constexpr std::size_t kHeaderRings = 4;  // of each pair: its ring, a post, contributions, multicasts
-  packets_ = headers_ + RoundUp(kHeaderRings * pairs * kDeviceBulkDepth * sizeof(DeviceSlotHeader), kAlignment);
+  signals_ = headers_ + RoundUp(kHeaderRings * pairs * kDeviceBulkDepth * sizeof(DeviceSlotHeader), kAlignment);
+  packets_ = RoundUp(Signals(nranks), kAlignment);
   data_ = packets_ + RoundUp(2 * pairs * kDeviceLineDepth * line_stride_, kAlignment);
   lines_ = data_ + (pairs + static_cast<std::size_t>(channels)) * kDeviceBulkDepth * bulk_stride_;
   if (lines128) {

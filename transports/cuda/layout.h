@@ -1,7 +1,7 @@
 // Where everything lies in the memory that a rank lends to its peers' GPUs. A pure function of what all ranks know, so
 // no offset is ever sent.
 //
-//   [ heads | headers | packets | data | lines ]         zeroed but for the data
+//   [ heads | headers | signals | packets | data | lines ]         zeroed but for the data
 // A ring's slots lie in the reader's memory; but a post's data, which all others read, lies in the writer's. Offsets
 // below are of what lies in one rank's memory, by the peer at the other end. Lines of 128 bytes lie last, because memory of
 // the host has none (line128_support.h).
@@ -9,7 +9,7 @@
 
 #include <cstddef>
 
-#include "transports/ring/slot.h"
+#include "transports/ring/layout.h"
 
 namespace tutti::cuda_transport {
 
@@ -60,6 +60,10 @@ class DeviceLayout {
   // The same for what a team shares (TeamLayout): contributions to this rank, and multicasts.
   std::size_t TeamHead(int channel, int reader, bool multicast) const;
   std::size_t TeamHeaders(int channel, int writer, bool multicast) const;
+  // Where `writer` counts the signals that it has sent to this rank: ring::kSignals words of 64 bits.
+  std::size_t Signals(int writer) const {
+    return signals_ + static_cast<std::size_t>(writer) * ring::kSignals * sizeof(std::uint64_t);
+  }
   std::size_t Packets(int channel, int writer, bool post) const;
   std::size_t Lines128(int channel, int writer, bool post) const;
   std::size_t Data(int channel, int writer) const;
@@ -74,7 +78,7 @@ class DeviceLayout {
   int nranks_;
   int channels_;
   std::size_t line_capacity_, line_stride_, line128_capacity_ = 0, line128_stride_ = 0, bulk_stride_;
-  std::size_t headers_, packets_, data_, lines_, bytes_;
+  std::size_t headers_, signals_, packets_, data_, lines_, bytes_;
 };
 
 // Where slots lie in the memory that a switch between GPUs adds and multiplies (team_memory.h), the same on all ranks. A

@@ -19,7 +19,8 @@ Layout::Layout(int nranks, int channels) : nranks_(nranks), channels_(channels) 
   const std::size_t capacity = std::min(kMaxBulkCapacity, (share - 2 * kCacheLine) / kCacheLine * kCacheLine);
   bulk_ = BulkShape(static_cast<std::uint32_t>(capacity), kBulkDepth);
   heads_ = RoundUp(sizeof(ControlBlock), kPage);
-  lines_ = RoundUp(heads_ + static_cast<std::size_t>(channels) * nranks * kCacheLine, kPage);
+  signals_ = heads_ + static_cast<std::size_t>(channels) * nranks * kCacheLine;
+  lines_ = RoundUp(SignalsOffset(nranks), kPage);
   inlines_ = lines_ + rings * BytesOf(kLineShape);
   inline_bytes_ = static_cast<std::size_t>(nranks) * BytesOf(kInlineShape) + BytesOf(kInlinePostShape);
   bulks_ = RoundUp(inlines_ + static_cast<std::size_t>(channels) * inline_bytes_, kPage);

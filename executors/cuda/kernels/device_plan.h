@@ -170,6 +170,8 @@ struct DeviceRank {
   std::uint64_t calls;          // begun on all queues
   std::uint32_t stop;           // every block of this rank may stop
   std::uint32_t halted;         // a launch has ended because it stopped: later ones tell nothing
+  std::uint32_t signalling;     // 1: a block changes counts of signals
+  std::uint64_t signal_launches;  // of those that the host counts, how many have ended
   std::int32_t nranks;
   bool wide;         // not all ranks are on this GPU
   bool one_process;  // all ranks are in it, so that a slot's pointer is valid here
@@ -215,6 +217,26 @@ struct DeviceLaunch {
 static_assert(sizeof(DeviceLaunch) <= 4096);
 
 inline constexpr char kInterpreterName[] = "tutti_interpret";
+
+// One signal sent, or several of one number awaited (signals.h).
+struct SignalWork {
+  std::uint64_t* counter;   // sent: in the peer's memory; awaited: in this rank's
+  std::uint64_t* own;       // how many this rank has sent, or taken
+  std::uint64_t* sequence;  // of this rank's one-sided operations with that peer
+  std::uint64_t* done;      // pinned: the last of them that is done
+  std::uint64_t amount;     // awaited
+  std::uint64_t call;       // of a wait, as reported to the host
+  bool waits;
+};
+inline constexpr std::uint32_t kMostSignals = 64;
+// A kernel's parameter, as DeviceLaunch.
+struct SignalLaunch {
+  DeviceRank* rank;
+  std::uint64_t* ended;  // pinned, for DeviceRank::signal_launches; null: the host does not count this launch
+  std::uint32_t count;
+  SignalWork works[kMostSignals];
+};
+inline constexpr char kSignalsName[] = "tutti_signals";
 // Threads of a block, and blocks that share a multiprocessor. Each thread has 128 registers, which the loops need to
 // keep enough loads in flight. With larger blocks, a block that only publishes references would occupy a whole
 // multiprocessor.

@@ -20,16 +20,9 @@ TUTTI_DEVICE CallTicket TakeTicket(DeviceRank& rank) {
   return {progress, FetchAdd(&rank.calls, 1) + 1};
 }
 
-// Reports to the recorder and the watchdog that an operation begins.
-TUTTI_DEVICE void TellBegun(const CallTicket& ticket, const DevicePlan& plan, std::uint64_t sequence,
-                            std::uint64_t digest) {
-  DeviceCall call{};
+// Reports to the recorder and the watchdog that an operation begins. `call`: all but its index.
+TUTTI_DEVICE void TellBegun(const CallTicket& ticket, DeviceCall call) {
   call.index = ticket.index;
-  call.sequence = sequence;
-  call.digest = digest;
-  call.signature = plan.signature;
-  call.call = plan.call;
-  call.count = plan.count;
   DeviceCall& entry = ticket.progress->calls[call.index % kProgressEntries];
   StoreRelaxed(&entry.index, call.index);
   StoreRelaxed(&entry.sequence, call.sequence);
@@ -38,6 +31,17 @@ TUTTI_DEVICE void TellBegun(const CallTicket& ticket, const DevicePlan& plan, st
   StoreRelaxed(&entry.call, call.call);
   StoreRelaxed(&entry.count, call.count);
   StoreRelaxed(&entry.check, CheckOf(call));
+}
+
+TUTTI_DEVICE void TellBegun(const CallTicket& ticket, const DevicePlan& plan, std::uint64_t sequence,
+                            std::uint64_t digest) {
+  DeviceCall call{};
+  call.sequence = sequence;
+  call.digest = digest;
+  call.signature = plan.signature;
+  call.call = plan.call;
+  call.count = plan.count;
+  TellBegun(ticket, call);
 }
 
 // Reports that a peer deviated from the protocol and stops all blocks of this rank. Writes the kind last. Returns

@@ -69,6 +69,13 @@ const std::vector<Call>& BadCalls() {
          void* pointer;
          return ncclWinGetUserPtr(c, reinterpret_cast<ncclWindow_t>(kData), &pointer);
        }},
+      {"put into no window",
+       [](auto c) { return ncclPutSignal(kData, 1, ncclInt8, 0, nullptr, 0, 0, 0, 0, c, nullptr); }},
+      {"put type", [](auto c) { return ncclPutSignal(kData, 1, kNoType, 0, nullptr, 0, 0, 0, 0, c, nullptr); }},
+      {"signal peer", [](auto c) { return ncclSignal(1, 0, 0, 0, c, nullptr); }},
+      {"signal index", [](auto c) { return ncclSignal(0, -1, 0, 0, c, nullptr); }},
+      {"wait for none", [](auto c) { return ncclWaitSignal(0, nullptr, c, nullptr); }},
+      {"wait null", [](auto c) { return ncclWaitSignal(1, nullptr, c, nullptr); }},
   };
   return calls;
 }
@@ -79,9 +86,6 @@ const std::vector<Call>& UnsupportedCalls() {
       {"ncclCommSuspend", [](auto c) { return ncclCommSuspend(c, NCCL_SUSPEND_MEM); }},
       {"ncclCommResume", [](auto c) { return ncclCommResume(c); }},
       {"ncclCommMemStats", [](auto c) { return ncclCommMemStats(c, ncclStatGpuMemTotal, nullptr); }},
-      {"ncclPutSignal", [](auto c) { return ncclPutSignal(nullptr, 1, kNoType, 0, nullptr, 0, 0, 0, 0, c, nullptr); }},
-      {"ncclSignal", [](auto c) { return ncclSignal(0, 0, 0, 0, c, nullptr); }},
-      {"ncclWaitSignal", [](auto c) { return ncclWaitSignal(1, nullptr, c, nullptr); }},
       {"ncclDevCommCreate", [](auto c) { return ncclDevCommCreate(c, nullptr, nullptr); }},
       {"ncclDevCommDestroy", [](auto c) { return ncclDevCommDestroy(c, nullptr); }},
   };

@@ -98,5 +98,26 @@ TEST(NcclPeers, ReachEachOthersWindows) {
       {.environment = {{"TUTTI_VIRTUAL_HOSTS", "2"}}});
 }
 
+TEST(NcclOneSided, PutsSignalsAndWaitsWork) {
+  RunRanks(2, [](Rank& self) {
+    const auto comm = Join(self);
+    void* memory = nullptr;
+    ASSERT_TRUE(Ok(ncclMemAlloc(&memory, kBytes)));
+    ncclWindow_t window = nullptr;
+    ASSERT_TRUE(Ok(ncclCommWindowRegister(comm, memory, kBytes, &window, NCCL_WIN_COLL_SYMMETRIC)));
+    const int other = 1 - self.rank();
+    const int value = 40 + self.rank();
+    ncclWaitSignalDesc_t wanted{2, other, 0, 0};
+    ASSERT_TRUE(Ok(ncclGroupStart()));
+    EXPECT_TRUE(Ok(ncclWaitSignal(1, &wanted, comm, nullptr)));
+    EXPECT_TRUE(Ok(ncclPutSignal(&value, 1, ncclInt32, other, window, 8, 0, 0, 0, comm, nullptr)));
+    EXPECT_TRUE(Ok(ncclSignal(other, 0, 0, 0, comm, nullptr)));
+    ASSERT_TRUE(Ok(ncclGroupEnd()));
+    EXPECT_EQ(static_cast<int*>(memory)[2], 40 + other);
+    ASSERT_TRUE(Ok(ncclCommWindowDeregister(comm, window)));
+    EXPECT_TRUE(Ok(ncclMemFree(memory)));
+  });
+}
+
 }  // namespace
 }  // namespace tutti::nccl::testing

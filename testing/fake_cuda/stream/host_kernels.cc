@@ -4,6 +4,7 @@
 
 #include "executors/cuda/kernels/host_kernel.h"
 #include "executors/cuda/kernels/launch.h"
+#include "executors/cuda/kernels/signals.h"
 #include "tests/gpu/litmus.h"
 
 namespace tutti::cuda_kernels {
@@ -21,6 +22,11 @@ void RunInterpreter(const HostKernelThread& self, const void* parameter) {
   Interpret(*static_cast<const DeviceLaunch*>(parameter), shared.state);
 }
 
+void RunSignalsOnHost(const HostKernelThread& self, const void* parameter) {
+  this_kernel_thread = &self;
+  RunSignals(*static_cast<const SignalLaunch*>(parameter));
+}
+
 void RunLitmus(const HostKernelThread& self, const void* parameter) {
   this_kernel_thread = &self;
   any_of_block = reinterpret_cast<std::atomic<bool>*>(self.shared);
@@ -29,6 +35,7 @@ void RunLitmus(const HostKernelThread& self, const void* parameter) {
 
 constexpr std::array kHostKernels = {
     HostKernel{kInterpreterName, sizeof(DeviceLaunch), sizeof(Shared), RunInterpreter},
+    HostKernel{kSignalsName, sizeof(SignalLaunch), sizeof(std::atomic<bool>), RunSignalsOnHost},
     HostKernel{testing::kLitmusName, sizeof(testing::LitmusLaunch), sizeof(std::atomic<bool>), RunLitmus}};
 
 }  // namespace

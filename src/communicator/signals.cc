@@ -1,0 +1,21 @@
+#include "src/communicator/signals.h"
+
+#include <atomic>
+
+namespace tutti::comm {
+
+void Signals::Send(int peer, std::uint8_t signal) const {
+  // Nobody else writes it.
+  std::atomic_ref count(Counts(fabric_.rank(), peer)[signal]);
+  count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+bool Signals::Take(int peer, std::uint8_t signal, std::uint64_t count) {
+  auto& taken = taken_[static_cast<std::size_t>(peer)][signal];
+  const auto sent = std::atomic_ref(Counts(peer, fabric_.rank())[signal]).load(std::memory_order_acquire);
+  if (sent < taken + count) return false;
+  taken += count;
+  return true;
+}
+
+}  // namespace tutti::comm

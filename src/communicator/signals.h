@@ -1,0 +1,34 @@
+// Signals between ranks of one host, on host memory: in its own segment each rank counts what it has sent to each other
+// one, and keeps to itself how many of the others' it has taken.
+//
+// Thread-safety: the thread that drives the communicator.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "transports/shm/fabric.h"
+
+namespace tutti::comm {
+
+class Signals {
+ public:
+  // `fabric` outlives this.
+  explicit Signals(shm::Fabric& fabric) : fabric_(fabric), taken_(static_cast<std::size_t>(fabric.nranks())) {}
+
+  // `peer` sees everything that this thread has written before. REQUIRES: it is on this host, and is woken after that.
+  void Send(int peer, std::uint8_t signal) const;
+  // Takes `count` signals from `peer`, if they have come.
+  bool Take(int peer, std::uint8_t signal, std::uint64_t count);
+
+ private:
+  std::uint64_t* Counts(int writer, int reader) const {
+    return reinterpret_cast<std::uint64_t*>(fabric_.segment(writer) + fabric_.layout().SignalsOffset(reader));
+  }
+
+  shm::Fabric& fabric_;
+  std::vector<std::array<std::uint64_t, ring::kSignals>> taken_;  // by peer
+};
+
+}  // namespace tutti::comm
