@@ -170,12 +170,12 @@ struct DeviceRank {
   std::uint64_t calls;          // begun on all queues
   std::uint32_t stop;           // every block of this rank may stop
   std::uint32_t halted;         // a launch has ended because it stopped: later ones tell nothing
-  std::uint32_t signalling;     // 1: a block changes counts of signals
-  std::uint64_t signal_launches;  // of those that the host counts, how many have ended
   std::int32_t nranks;
   bool wide;         // not all ranks are on this GPU
   bool one_process;  // all ranks are in it, so that a slot's pointer is valid here
   bool holds;        // a failed launch goes on until it is released, so that nothing behind it takes its data for a result
+  std::uint32_t signalling;       // 1: a block changes counts of signals
+  std::uint64_t signal_launches;  // of those that the host counts, how many have ended
 };
 
 // One operation of one rank.

@@ -26,11 +26,13 @@ TUTTI_DEVICE void CountOne(DeviceRank& rank, std::uint64_t* own, std::uint64_t* 
 // told to stop.
 TUTTI_DEVICE bool TakeSignals(DeviceRank& rank, const SignalWork& work, std::uint64_t sequence) {
   if (LoadRelaxed(&rank.halted) == 0) {
+    const CallTicket ticket = TakeTicket(rank);
     DeviceCall call{};
+    call.index = ticket.index;
     call.sequence = sequence;
     call.call = work.call;
     call.count = work.amount;
-    TellBegun(TakeTicket(rank), call);
+    Report(ticket, call);
   }
   const std::uint64_t wanted = FetchAdd(work.own, work.amount) + work.amount;
   return AwaitUntil(&rank.stop, rank.abort, [&] { return LoadAcquire(work.counter, true) >= wanted; });

@@ -20,9 +20,8 @@ TUTTI_DEVICE CallTicket TakeTicket(DeviceRank& rank) {
   return {progress, FetchAdd(&rank.calls, 1) + 1};
 }
 
-// Reports to the recorder and the watchdog that an operation begins. `call`: all but its index.
-TUTTI_DEVICE void TellBegun(const CallTicket& ticket, DeviceCall call) {
-  call.index = ticket.index;
+// REQUIRES: call.index is the ticket's.
+TUTTI_DEVICE void Report(const CallTicket& ticket, const DeviceCall& call) {
   DeviceCall& entry = ticket.progress->calls[call.index % kProgressEntries];
   StoreRelaxed(&entry.index, call.index);
   StoreRelaxed(&entry.sequence, call.sequence);
@@ -33,15 +32,17 @@ TUTTI_DEVICE void TellBegun(const CallTicket& ticket, DeviceCall call) {
   StoreRelaxed(&entry.check, CheckOf(call));
 }
 
+// Reports to the recorder and the watchdog that an operation begins.
 TUTTI_DEVICE void TellBegun(const CallTicket& ticket, const DevicePlan& plan, std::uint64_t sequence,
                             std::uint64_t digest) {
   DeviceCall call{};
+  call.index = ticket.index;
   call.sequence = sequence;
   call.digest = digest;
   call.signature = plan.signature;
   call.call = plan.call;
   call.count = plan.count;
-  TellBegun(ticket, call);
+  Report(ticket, call);
 }
 
 // Reports that a peer deviated from the protocol and stops all blocks of this rank. Writes the kind last. Returns
