@@ -11,6 +11,9 @@
 #include "base/extension.h"
 #include "base/threads/made_once.h"
 #include "base/plain_text.h"
+#include "base/unknown_settings.h"
+
+extern char** environ;
 
 namespace tutti {
 namespace {
@@ -189,6 +192,20 @@ std::string FormerNamesIn(const Lookup& lookup) {
   return told;
 }
 
+namespace {
+
+std::string UnknownInThisProcess() {
+  std::vector<std::string_view> entries, names;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) entries.emplace_back(*entry);
+  for (const auto& variable : Variables()) names.push_back(variable.name);
+  for (const auto& alias : kAliases) {
+    if (alias.former) names.push_back(alias.other);
+  }
+  return UnknownSettingsIn(entries, names);
+}
+
+}  // namespace
+
 const Settings& GlobalSettings() {
   static constinit MadeOnce<const Settings> settings;
   return settings.Get([] {
@@ -196,7 +213,7 @@ const Settings& GlobalSettings() {
       const char* text = std::getenv(std::string(name).c_str());
       return text ? std::optional<std::string>(text) : std::nullopt;
     };
-    fmt::print(stderr, "{}", FormerNamesIn(environment));
+    fmt::print(stderr, "{}{}", FormerNamesIn(environment), UnknownInThisProcess());
     const auto by_extension = [](std::string_view name) -> std::optional<Sourced> {
       auto* const setting = TheExtension().setting;
       const char* source = nullptr;

@@ -34,7 +34,7 @@ expect "TUTTI_SECRET is not set, and SLURM_JOB_NODELIST=node1 is not loopback" "
 export TUTTI_SECRET=secret
 
 echo "one node, two nodes, two hosts"
-for collective in all_reduce all_gather alltoall; do
+for collective in all_reduce all_gather all_to_all; do
   bounded srun -N 1 -n 4 "$bench" "$collective" "${arguments[@]}"
   expect_results 4 "$output"
   bounded "${two_nodes[@]}" "$bench" "$collective" "${arguments[@]}"

@@ -41,7 +41,7 @@ expect_ended() {
 }
 
 echo "one node"
-for collective in all_reduce all_gather alltoall; do
+for collective in all_reduce all_gather all_to_all; do
   bounded "${one_node[@]}" "$bench" "$collective" "${arguments[@]}"
   expect_results 2 "$output"
 done

@@ -48,4 +48,8 @@ if(NOT TUTTI_SANITIZE)
   add_test(NAME consumer COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/consumer/run.sh ${PROJECT_BINARY_DIR}
                                  ${PROJECT_BINARY_DIR}/consumer)
   set_tests_properties(consumer PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)
+  if(NOT CMAKE_CROSSCOMPILING)
+    add_test(NAME deb COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/deb.sh ${PROJECT_BINARY_DIR})
+    set_tests_properties(deb PROPERTIES SKIP_RETURN_CODE 77 LABELS slow TIMEOUT 300)
+  endif()
 endif()

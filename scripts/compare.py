@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 
-COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "alltoall", "broadcast")
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast")
 
 
 def measure(build, settings, collective, ranks, options):

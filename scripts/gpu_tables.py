@@ -38,7 +38,10 @@ class Call:
         return step["result"] if step and step["result"] else {}
 
     def records(self, name):
-        return self.result(name).get("results", [])
+        # Measurements of earlier versions have nccl-tests' names.
+        present = {"alltoall": "all_to_all", "alltoallv": "all_to_all_v", "sendrecv": "send_recv"}
+        return [dict(record, collective=present.get(record["collective"], record["collective"]))
+                for record in self.result(name).get("results", [])]
 
     def device(self):
         return self.result("device").get("device", {})
@@ -51,7 +54,7 @@ def predicted(gpu):
             continue
         with open(path, encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        return {(row["collective"].replace("all_to_all", "alltoall"), int(row["ranks"]), int(row["bytes"])): float(row["us"])
+        return {(row["collective"], int(row["ranks"]), int(row["bytes"])): float(row["us"])
                 for row in rows}
     return {}
 
@@ -101,7 +104,7 @@ def share(suite, bytes_moved, us):
 def least_traffic(record):
     """Bytes that a collective out of place at least reads and writes in one memory; None: not known."""
     ranks = record["ranks"]
-    buffers = {"all_reduce": 2 * ranks, "alltoall": 2 * ranks, "all_gather": 1 + ranks, "broadcast": 1 + ranks,
+    buffers = {"all_reduce": 2 * ranks, "all_to_all": 2 * ranks, "all_gather": 1 + ranks, "broadcast": 1 + ranks,
                "reduce_scatter": ranks + 1, "reduce": ranks + 1, "gather": 2, "scatter": 2}.get(record["collective"])
     return buffers and buffers * record["size"]
 

@@ -31,7 +31,7 @@ run() {
 }
 # works PLUGIN WORDS: the ranks compute over it, and report these words of it.
 works() {
-  for collective in all_reduce all_gather alltoall; do
+  for collective in all_reduce all_gather all_to_all; do
     run "$1" "$collective" || { cat "$log" && echo "$0: $1 failed in $collective" >&2 && exit 1; }
     grep -qF "$2" "$log" || { cat "$log" && echo "$0: $1 was not used as \"$2\"" >&2 && exit 1; }
     echo "== $collective over $2"

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-COLLECTIVES = ("all_reduce", "all_gather", "alltoall", "broadcast")
+COLLECTIVES = ("all_reduce", "all_gather", "all_to_all", "broadcast")
 OPERATIONS = "src/communicator/operations.h"
 RECORDER = "src/diagnostics/recorder.h"
 REPEAT = "src/launch/repeat.cc"

@@ -9,11 +9,14 @@ class App;
 namespace tutti::tools {
 
 void AddCalibrate(CLI::App& app);
+void AddCompletion(CLI::App& app);
 void AddDiagnose(CLI::App& app);
 void AddExplain(CLI::App& app);
 void AddJudge(CLI::App& app);
 void AddPlan(CLI::App& app);
 void AddPredict(CLI::App& app);
+// `status` becomes the exit status of the ranks.
+void AddRun(CLI::App& app, int& status);
 void AddSettings(CLI::App& app);
 void AddShow(CLI::App& app);
 void AddSimulate(CLI::App& app);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tools/commands.h"
+#include "tools/json.h"
 
 namespace tutti::tools {
 namespace {
@@ -22,14 +23,31 @@ void PrintTable() {
   }
 }
 
+nlohmann::ordered_json AllSettings() {
+  auto json = nlohmann::ordered_json::array();
+  const auto docs = SettingDocs();
+  for (std::size_t i = 0; i < docs.size(); ++i) {
+    json.push_back({{"name", docs[i].name},
+                    {"takes", docs[i].allowed},
+                    {"default", SettingText(Settings{}, i)},
+                    {"meaning", docs[i].meaning}});
+  }
+  return json;
+}
+
 }  // namespace
 
 void AddSettings(CLI::App& app) {
   auto* const command = app.add_subcommand("settings", "list every environment variable that Tutti reads");
-  const auto markdown = std::make_shared<bool>(false);
-  command->add_flag("--markdown", *markdown, "print a Markdown table");
-  command->callback([markdown] {
-    if (*markdown) return PrintTable();
+  struct Form {
+    bool markdown = false, json = false;
+  };
+  const auto form = std::make_shared<Form>();
+  command->add_flag("--markdown", form->markdown, "print a Markdown table");
+  AddJsonFlag(*command, form->json);
+  command->callback([form] {
+    if (form->markdown) return PrintTable();
+    if (form->json) return PrintJson(AllSettings());
     for (const auto& doc : SettingDocs()) fmt::print("{:<22} {}; {}\n", doc.name, doc.meaning, doc.allowed);
   });
 }

@@ -113,7 +113,7 @@ class Gloo final : public Library {
   int ranks() const override { return place_.ranks; }
 
   bool Supports(const Operation& operation) const override {
-    if (place_.ranks == 1 || (operation.collective == Collective::alltoall && operation.in_place)) return false;
+    if (place_.ranks == 1 || (operation.collective == Collective::all_to_all && operation.in_place)) return false;
     return !Reduces(operation.collective) ||
            (operation.op != tuttiAvg && (!IsFloat(operation.type) || SizeOf(operation.type) >= sizeof(float)));
   }
@@ -174,14 +174,14 @@ class Gloo final : public Library {
           options.setOutput(recv, all);
           gloo::allgather(options);
         };
-      case Collective::alltoall:
+      case Collective::all_to_all:
         return [=] {
           gloo::AlltoallOptions options(context);
           options.setInput(send, all);
           options.setOutput(recv, all);
           gloo::alltoall(options);
         };
-      case Collective::alltoallv: return AlltoallV(operation, send, recv);
+      case Collective::all_to_all_v: return AlltoallV(operation, send, recv);
       case Collective::broadcast:
         return [=] {
           gloo::BroadcastOptions options(context);
@@ -199,7 +199,7 @@ class Gloo final : public Library {
           gloo::gather(options);
         };
       case Collective::scatter: return Scatter(operation, send, recv);
-      case Collective::sendrecv: return SendRecv(operation, send, recv);
+      case Collective::send_recv: return SendRecv(operation, send, recv);
       case Collective::barrier: return [this] { Barrier(); };
     }
     throw std::runtime_error("no such collective");

@@ -127,8 +127,8 @@ class Mpi final : public Library {
       }
       case Collective::reduce_scatter: return [=] { MPI_Reduce_scatter_block(input, recv, count, type, op, comm); };
       case Collective::all_gather: return [=] { MPI_Allgather(input, count, type, recv, count, type, comm); };
-      case Collective::alltoall: return [=] { MPI_Alltoall(input, count, type, recv, count, type, comm); };
-      case Collective::alltoallv:
+      case Collective::all_to_all: return [=] { MPI_Alltoall(input, count, type, recv, count, type, comm); };
+      case Collective::all_to_all_v:
         return [=, blocks = BlocksOf(operation, ranks_, rank_)] {
           MPI_Alltoallv(send, blocks.send_counts.data(), blocks.send_displacements.data(), type, recv,
                         blocks.recv_counts.data(), blocks.recv_displacements.data(), type, comm);
@@ -150,7 +150,7 @@ class Mpi final : public Library {
         void* const output = is_root && operation.in_place ? MPI_IN_PLACE : recv;
         return [=] { MPI_Scatter(send, count, type, output, count, type, root, comm); };
       }
-      case Collective::sendrecv: {
+      case Collective::send_recv: {
         const int next = (rank_ + 1) % ranks_;
         const int previous = (rank_ + ranks_ - 1) % ranks_;
         return

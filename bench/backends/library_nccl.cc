@@ -160,8 +160,8 @@ class NcclLibrary final : public Library {
       case Collective::all_gather:
       case Collective::broadcast:
       case Collective::reduce:
-      case Collective::sendrecv: return true;
-      case Collective::alltoall: return !operation.in_place;
+      case Collective::send_recv: return true;
+      case Collective::all_to_all: return !operation.in_place;
       default: return false;
     }
   }
@@ -225,12 +225,12 @@ class NcclLibrary final : public Library {
         return Check(nccl_.ncclBroadcast(send, recv, count, type, operation.root, comm_, stream), "ncclBroadcast");
       case Collective::reduce:
         return Check(nccl_.ncclReduce(send, recv, count, type, op, operation.root, comm_, stream), "ncclReduce");
-      case Collective::sendrecv:
+      case Collective::send_recv:
         GroupStart();
         Send(send, operation, (place_.rank + 1) % place_.ranks);
         Recv(recv, operation, (place_.rank + place_.ranks - 1) % place_.ranks);
         return GroupEnd();
-      case Collective::alltoall: {  // like ncclAlltoAll, which not every version has
+      case Collective::all_to_all: {  // like ncclAlltoAll, which not every version has
         const std::size_t block = count * SizeOf(operation.type);
         GroupStart();
         for (int peer = 0; peer < place_.ranks; ++peer) {

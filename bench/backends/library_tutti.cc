@@ -139,9 +139,9 @@ class Tutti final : public Library {
                     [=] { return tuttiReduceScatter(send, recv, count, type, op, comm, stream); });
       case Collective::all_gather:
         return bind("tuttiAllGather", [=] { return tuttiAllGather(send, recv, count, type, comm, stream); });
-      case Collective::alltoall:
+      case Collective::all_to_all:
         return bind("tuttiAlltoAll", [=] { return tuttiAlltoAll(send, recv, count, type, comm, stream); });
-      case Collective::alltoallv:
+      case Collective::all_to_all_v:
         return bind("tuttiAlltoAllV", [=, blocks = BlocksOf(operation, ranks_, rank_)] {
           return tuttiAlltoAllV(send, blocks.send_counts.data(), blocks.send_displacements.data(), recv,
                                 blocks.recv_counts.data(), blocks.recv_displacements.data(), type, comm, stream);
@@ -155,7 +155,7 @@ class Tutti final : public Library {
         return bind("tuttiGather", [=] { return tuttiGather(send, recv, count, type, root, comm, stream); });
       case Collective::scatter:
         return bind("tuttiScatter", [=] { return tuttiScatter(send, recv, count, type, root, comm, stream); });
-      case Collective::sendrecv: {
+      case Collective::send_recv: {
         const int next = (rank_ + 1) % ranks_;
         const int previous = (rank_ + ranks_ - 1) % ranks_;
         return [=, this] {

@@ -143,7 +143,7 @@ std::vector<GridCell> GridCells(const Options& options) {
   };
   constexpr Way kWays[] = {{Collective::all_reduce, false},     {Collective::all_reduce, true},
                            {Collective::reduce_scatter, false}, {Collective::all_gather, false},
-                           {Collective::alltoall, false},       {Collective::broadcast, true}};
+                           {Collective::all_to_all, false},     {Collective::broadcast, true}};
   std::vector<GridCell> cells;
   for (const int ranks : options.grid_ranks) {
     for (const Way& way : kWays) {

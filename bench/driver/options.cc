@@ -14,6 +14,7 @@
 
 #include "bench/driver/launch.h"
 #include "bench/worker/types.h"
+#include "command_line/run.h"
 #include "report/sizes.h"
 
 namespace tutti::bench {
@@ -246,6 +247,7 @@ void CheckWritable(const std::string& file) {
 
 void Resolve(const Raw& raw, int launched_ranks, Options& options) {
   CheckName(options.name);
+  if (const auto collective = CollectiveNamed(options.name)) options.name = NameOf(*collective);
   for (const std::string* file : {&options.json_file, &options.csv_file, &options.plot_file, &options.markdown_file}) {
     CheckWritable(*file);
   }
@@ -291,32 +293,49 @@ void Resolve(const Raw& raw, int launched_ranks, Options& options) {
 
 }  // namespace
 
-std::optional<Options> ParseOptions(int argc, char** argv, int launched_ranks, int* status) {
-  CLI::App app(
+namespace {
+
+// The command line, and where it puts what was given.
+struct CommandLine {
+  CommandLine() {
+    command_line::AddVersion(app);
+    app.add_option("name", options.name,
+                   "all_reduce, reduce_scatter, all_gather, all_to_all, all_to_all_v, broadcast, reduce, gather, "
+                   "scatter, send_recv, barrier; limits (of this machine); grid (all collectives, sizes and ranks); "
+                   "device (a GPU's data and copy speed)")
+        ->required();
+    AddNcclFlags(app, raw, options);
+    AddOwnFlags(app, raw, options);
+  }
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+
+  CLI::App app{
       "Measures collectives on memory of the host or of GPUs, checks every result, and compares with other libraries.\n"
       "Example: tutti-bench all_reduce -b 8 -e 128M -f 2 --ranks 4 --vs all",
-      "tutti-bench");
+      "tutti-bench"};
   Options options;
   Raw raw;
-  app.add_option("name", options.name,
-                 "all_reduce, reduce_scatter, all_gather, alltoall, alltoallv, broadcast, reduce, gather, scatter, "
-                 "sendrecv, barrier; limits (of this machine); grid (all collectives, sizes and ranks); device (a "
-                 "GPU's data and copy speed)")
-      ->required();
-  AddNcclFlags(app, raw, options);
-  AddOwnFlags(app, raw, options);
+};
+
+}  // namespace
+
+std::optional<Options> ParseOptions(int argc, char** argv, int launched_ranks, int* status) {
+  CommandLine line;
   try {
-    app.parse(argc, argv);
-    RefuseMeaningless(app);
-    Resolve(raw, launched_ranks, options);
-    return options;
+    line.app.parse(argc, argv);
+    RefuseMeaningless(line.app);
+    Resolve(line.raw, launched_ranks, line.options);
+    return line.options;
   } catch (const CLI::ParseError& error) {
-    *status = app.exit(error);
+    *status = command_line::Report(line.app, error);
   } catch (const std::invalid_argument& error) {
     fmt::print(stderr, "tutti-bench: {}\n", error.what());
-    *status = EXIT_FAILURE;
+    *status = command_line::kWrongUsage;
   }
   return std::nullopt;
 }
+
+command_line::OutlinedCommand OutlineOfBench() { return command_line::OutlineOf(CommandLine().app); }
 
 }  // namespace tutti::bench

@@ -11,6 +11,7 @@
 #include "bench/driver/launch.h"
 #include "bench/driver/measure.h"
 #include "bench/worker/collective.h"
+#include "command_line/outline.h"
 
 namespace tutti::bench {
 
@@ -44,5 +45,8 @@ struct Options {
 // `launched_ranks`: ranks that a launcher has already started, 0 if none. Returns nullopt and sets *status if there is
 // nothing to run (help, or an error that has been printed).
 std::optional<Options> ParseOptions(int argc, char** argv, int launched_ranks, int* status);
+
+// For completion and the man page.
+command_line::OutlinedCommand OutlineOfBench();
 
 }  // namespace tutti::bench

@@ -26,10 +26,10 @@ double Crossing(Collective collective, const Shares& s) {
     case Collective::all_gather:
     case Collective::gather:
     case Collective::scatter: return others * s.block;
-    case Collective::alltoall:
-    case Collective::alltoallv: return s.local * others * s.block;
+    case Collective::all_to_all:
+    case Collective::all_to_all_v: return s.local * others * s.block;
     case Collective::broadcast: return s.c > 1 ? s.block : 0;
-    case Collective::sendrecv: return s.c > 1 ? s.local * s.block : 0;
+    case Collective::send_recv: return s.c > 1 ? s.local * s.block : 0;
     case Collective::barrier: return 0;
   }
   return 0;
@@ -47,12 +47,12 @@ Sides SidesOf(Collective collective, const Shares& s) {
   const double all = s.n * s.n * s.block;
   switch (collective) {
     case Collective::all_reduce:
-    case Collective::sendrecv: return {each, each};
+    case Collective::send_recv: return {each, each};
     case Collective::reduce: return {each, one};
     case Collective::reduce_scatter: return {all, each};
     case Collective::all_gather: return {each, all};
-    case Collective::alltoall:
-    case Collective::alltoallv: return {all, all};
+    case Collective::all_to_all:
+    case Collective::all_to_all_v: return {all, all};
     case Collective::broadcast: return {one, each - one};
     case Collective::gather:
     case Collective::scatter: return {each, each};
@@ -84,8 +84,8 @@ double LatencyUs(Collective collective, int ranks, const Limits& limits) {
 bool ChangesInputs(const Operation& operation) {
   switch (operation.collective) {
     case Collective::all_reduce:
-    case Collective::alltoall:
-    case Collective::alltoallv: return operation.in_place;
+    case Collective::all_to_all:
+    case Collective::all_to_all_v: return operation.in_place;
     default: return false;
   }
 }

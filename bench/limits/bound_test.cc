@@ -52,9 +52,9 @@ TEST(Traffic, CountsEachByteOnce) {
   EXPECT_DOUBLE_EQ(all_gather.crossing, 0.5 * kMega);
   EXPECT_DOUBLE_EQ(all_gather.working_set, 1.5 * kMega);
 
-  const Traffic alltoall = TrafficOf(Floats(Collective::alltoall, kMega, 8), 8, 2);
-  EXPECT_DOUBLE_EQ(alltoall.streamed, 16.0 * kMega);
-  EXPECT_DOUBLE_EQ(alltoall.crossing, 2.0 * kMega);
+  const Traffic all_to_all = TrafficOf(Floats(Collective::all_to_all, kMega, 8), 8, 2);
+  EXPECT_DOUBLE_EQ(all_to_all.streamed, 16.0 * kMega);
+  EXPECT_DOUBLE_EQ(all_to_all.crossing, 2.0 * kMega);
 
   const Traffic broadcast = TrafficOf(Floats(Collective::broadcast, kMega, 2, true), 2, 2);
   EXPECT_DOUBLE_EQ(broadcast.streamed, 2.0 * kMega);

@@ -9,9 +9,9 @@
 namespace tutti::bench {
 namespace {
 
-constexpr std::array<std::string_view, kCollectives> kNames = {"all_reduce", "reduce_scatter", "all_gather", "alltoall",
-                                                               "alltoallv",  "broadcast",      "reduce",     "gather",
-                                                               "scatter",    "sendrecv",       "barrier"};
+constexpr std::array<std::string_view, kCollectives> kNames = {
+    "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "all_to_all_v", "broadcast",
+    "reduce",     "gather",         "scatter",    "send_recv",  "barrier"};
 
 // Elements before block `to` in rank `from`'s input (rows), or before block `from` in rank `to`'s output (columns).
 std::size_t SendDisplacement(const Operation& operation, int from, int to) {
@@ -31,6 +31,10 @@ std::size_t RecvDisplacement(const Operation& operation, int from, int to) {
 std::string_view NameOf(Collective collective) { return kNames[static_cast<std::size_t>(collective)]; }
 
 std::optional<Collective> CollectiveNamed(std::string_view name) {
+  // nccl-tests' names.
+  if (name == "alltoall") return Collective::all_to_all;
+  if (name == "alltoallv") return Collective::all_to_all_v;
+  if (name == "sendrecv") return Collective::send_recv;
   const auto found = std::find(kNames.begin(), kNames.end(), name);
   if (found == kNames.end()) return std::nullopt;
   return static_cast<Collective>(found - kNames.begin());
@@ -47,15 +51,16 @@ bool HasRoot(Collective collective) {
 }
 
 bool CanBeInPlace(Collective collective) {
-  return collective != Collective::alltoallv && collective != Collective::sendrecv && collective != Collective::barrier;
+  return collective != Collective::all_to_all_v && collective != Collective::send_recv &&
+         collective != Collective::barrier;
 }
 
 bool HasBlocks(Collective collective) {
   switch (collective) {
     case Collective::reduce_scatter:
     case Collective::all_gather:
-    case Collective::alltoall:
-    case Collective::alltoallv:
+    case Collective::all_to_all:
+    case Collective::all_to_all_v:
     case Collective::gather:
     case Collective::scatter: return true;
     default: return false;
@@ -75,7 +80,7 @@ std::size_t SizeOfLargerSide(const Operation& operation, int ranks) {
 }
 
 std::size_t BlockElements(const Operation& operation, int from, int to) {
-  if (operation.collective != Collective::alltoallv) return operation.count;
+  if (operation.collective != Collective::all_to_all_v) return operation.count;
   return operation.count * static_cast<std::size_t>(1 + (from + to) % 3) / 2;
 }
 
@@ -88,11 +93,11 @@ Layout LayoutOf(const Operation& operation, int ranks, int rank) {
     case Collective::all_reduce:
     case Collective::broadcast:
     case Collective::reduce:
-    case Collective::sendrecv: return {count, count, 0, 0};
+    case Collective::send_recv: return {count, count, 0, 0};
     case Collective::reduce_scatter: return {all, count, 0, own};
     case Collective::all_gather: return {count, all, own, 0};
-    case Collective::alltoall: return {all, all, 0, 0};
-    case Collective::alltoallv:
+    case Collective::all_to_all: return {all, all, 0, 0};
+    case Collective::all_to_all_v:
       return {SendDisplacement(operation, rank, ranks), RecvDisplacement(operation, ranks, rank), 0, 0};
     case Collective::gather: return {count, is_root ? all : 0, is_root ? own : 0, 0};
     case Collective::scatter: return {is_root ? all : 0, count, 0, is_root ? own : 0};
@@ -114,7 +119,7 @@ std::vector<Segment> ExpectedOutput(const Operation& operation, int ranks, int r
     case Collective::reduce_scatter: return {{0, count, kReduced, own}};
     case Collective::broadcast: return {{0, count, operation.root, 0}};
     case Collective::scatter: return {{0, count, operation.root, own}};
-    case Collective::sendrecv: return {{0, count, (rank + ranks - 1) % ranks, 0}};
+    case Collective::send_recv: return {{0, count, (rank + ranks - 1) % ranks, 0}};
     case Collective::gather:
       if (!is_root) return segments;
       [[fallthrough]];
@@ -123,8 +128,8 @@ std::vector<Segment> ExpectedOutput(const Operation& operation, int ranks, int r
         segments.push_back({count * static_cast<std::size_t>(peer), count, peer, 0});
       }
       return segments;
-    case Collective::alltoall:
-    case Collective::alltoallv:
+    case Collective::all_to_all:
+    case Collective::all_to_all_v:
       for (int peer = 0; peer < ranks; ++peer) {
         segments.push_back({RecvDisplacement(operation, peer, rank), BlockElements(operation, peer, rank), peer,
                             SendDisplacement(operation, peer, rank)});
@@ -141,8 +146,8 @@ double BusFactor(Collective collective, int ranks) {
     case Collective::all_reduce: return 2 * (n - 1) / n;
     case Collective::reduce_scatter:
     case Collective::all_gather:
-    case Collective::alltoall:
-    case Collective::alltoallv:
+    case Collective::all_to_all:
+    case Collective::all_to_all_v:
     case Collective::gather:
     case Collective::scatter: return (n - 1) / n;
     default: return 1;

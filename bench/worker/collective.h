@@ -19,18 +19,19 @@ enum class Collective {
   all_reduce,
   reduce_scatter,
   all_gather,
-  alltoall,
-  alltoallv,
+  all_to_all,
+  all_to_all_v,
   broadcast,
   reduce,
   gather,
   scatter,
-  sendrecv,
+  send_recv,
   barrier
 };
 inline constexpr int kCollectives = static_cast<int>(Collective::barrier) + 1;
 
 std::string_view NameOf(Collective collective);
+// Also by nccl-tests' names: "alltoall", "alltoallv", "sendrecv".
 std::optional<Collective> CollectiveNamed(std::string_view name);
 bool Reduces(Collective collective);
 bool HasRoot(Collective collective);
@@ -53,7 +54,7 @@ std::size_t CountFor(Collective collective, tuttiDataType_t type, std::size_t by
 // Bytes of the larger side of one rank.
 std::size_t SizeOfLargerSide(const Operation& operation, int ranks);
 
-// Elements of rank `from`'s block for rank `to`. Block sizes differ only in alltoallv: 0.5, 1 and 1.5 times `count`, so
+// Elements of rank `from`'s block for rank `to`. Block sizes differ only in all_to_all_v: 0.5, 1 and 1.5 times `count`, so
 // that their average is `count`.
 std::size_t BlockElements(const Operation& operation, int from, int to);
 

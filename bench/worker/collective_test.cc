@@ -18,12 +18,15 @@ std::vector<Collective> All() {
 
 TEST(Collective, NamesAreReadBack) {
   for (const Collective collective : All()) EXPECT_EQ(CollectiveNamed(NameOf(collective)), collective);
+  EXPECT_EQ(CollectiveNamed("alltoall"), Collective::all_to_all);
+  EXPECT_EQ(CollectiveNamed("alltoallv"), Collective::all_to_all_v);
+  EXPECT_EQ(CollectiveNamed("sendrecv"), Collective::send_recv);
   EXPECT_FALSE(CollectiveNamed("allreduce"));
 }
 
 TEST(CountFor, PutsTheBytesOnTheLargerSide) {
   for (const Collective collective : All()) {
-    if (collective == Collective::barrier || collective == Collective::alltoallv) continue;
+    if (collective == Collective::barrier || collective == Collective::all_to_all_v) continue;
     for (const int ranks : {1, 2, 3, 8}) {
       constexpr std::size_t kBytes = 1u << 16;
       Operation operation{collective, tuttiFloat32, tuttiSum, 0, CountFor(collective, tuttiFloat32, kBytes, ranks),
@@ -72,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(RanksRootsPlaces, Shapes,
                          ::testing::Combine(::testing::Values(1, 2, 3, 8), ::testing::Values(0, 5), ::testing::Bool()));
 
 TEST(AlltoallV, BothSidesAgreeAndBlocksDiffer) {
-  const Operation operation{Collective::alltoallv, tuttiInt8, tuttiSum, 0, 6, false};
+  const Operation operation{Collective::all_to_all_v, tuttiInt8, tuttiSum, 0, 6, false};
   EXPECT_EQ(BlockElements(operation, 0, 0), 3u);
   EXPECT_EQ(BlockElements(operation, 0, 1), 6u);
   EXPECT_EQ(BlockElements(operation, 1, 1), 9u);
@@ -89,10 +92,10 @@ TEST(BusFactor, IsThatOfNcclTests) {
   EXPECT_DOUBLE_EQ(BusFactor(Collective::all_reduce, 4), 1.5);
   EXPECT_DOUBLE_EQ(BusFactor(Collective::reduce_scatter, 4), 0.75);
   EXPECT_DOUBLE_EQ(BusFactor(Collective::all_gather, 8), 0.875);
-  EXPECT_DOUBLE_EQ(BusFactor(Collective::alltoall, 2), 0.5);
+  EXPECT_DOUBLE_EQ(BusFactor(Collective::all_to_all, 2), 0.5);
   EXPECT_DOUBLE_EQ(BusFactor(Collective::broadcast, 4), 1);
   EXPECT_DOUBLE_EQ(BusFactor(Collective::reduce, 4), 1);
-  EXPECT_DOUBLE_EQ(BusFactor(Collective::sendrecv, 4), 1);
+  EXPECT_DOUBLE_EQ(BusFactor(Collective::send_recv, 4), 1);
 }
 
 }  // namespace

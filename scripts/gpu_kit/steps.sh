@@ -79,7 +79,7 @@ steps_of_measure() {
     TUTTI_ALGO=direct on_device "reduce_scatter_direct_$n" 30 reduce_scatter --ranks "$n" -t "$n" "${reduced[@]}"
   done
   for n in $counts; do on_device "graph_all_reduce_$n" 30 all_reduce --ranks "$n" -t "$n" "${graphed[@]}" --graph; done
-  for collective in all_reduce all_gather reduce_scatter alltoall broadcast reduce sendrecv gather scatter; do
+  for collective in all_reduce all_gather reduce_scatter all_to_all broadcast reduce send_recv gather scatter; do
     for n in $counts; do
       [ "$n" != 1 ] || [ "$collective" = all_reduce ] || continue  # one rank only copies
       on_device "${collective}_$n" 30 "$collective" --ranks "$n" -t "$n" "${sizes[@]}"
@@ -135,7 +135,7 @@ steps_of_compare() {
     for n in $counts; do
       [ "$n" = 1 ] || beside_nccl "$n" "graph_all_reduce_$n" 30 all_reduce --ranks "$n" -t "$n" "${graphed[@]}" --graph "${beside[@]}"
     done
-    for collective in all_reduce all_gather reduce_scatter alltoall; do
+    for collective in all_reduce all_gather reduce_scatter all_to_all; do
       for n in $counts; do
         [ "$n" = 1 ] || beside_nccl "$n" "${collective}_$n" 30 "$collective" --ranks "$n" -t "$n" "${compared[@]}" "${beside[@]}"
       done

@@ -90,7 +90,7 @@ TEST(PeerWords, ACallThatNobodyMadeIsDescribed) {
     EXPECT_TRUE(IsDataType(operation.type) || operation.type == tuttiNumTypes) << word;
     EXPECT_FALSE(plan::DescribeCall(packed, kLargest).empty());
   }
-  for (const std::uint64_t word : {0ULL, 11ULL, 200ULL, 255ULL}) {
+  for (const std::uint64_t word : {0ULL, 14ULL, 200ULL, 255ULL}) {
     const auto seen = LookAt([&](ring::ControlBlock& control) {
       constexpr auto kLongAgo = std::numeric_limits<std::int64_t>::min();
       ring::WriteRecord(control, 1, {5, 18, word | word << 8 | word << 16 | word << 24, kLargest, kLongAgo, kLargest});

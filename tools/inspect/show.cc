@@ -10,6 +10,7 @@
 #include "tools/commands.h"
 #include "tools/inspect/chosen_schedules.h"
 #include "tools/inspect/schedule_drawing.h"
+#include "tools/json.h"
 
 namespace tutti::tools {
 namespace {
@@ -19,16 +20,39 @@ struct Options {
   std::optional<int> rank = {};
   int channel = 0;
   std::string svg = {};
+  bool json = false;
 };
+
+nlohmann::ordered_json JsonOf(const schedule::Schedule& schedule) {
+  auto channels = nlohmann::ordered_json::array();
+  for (const auto& channel : schedule.channels) {
+    auto lanes = nlohmann::ordered_json::array();
+    for (const auto& lane : channel.lanes) {
+      auto steps = nlohmann::ordered_json::array();
+      for (const auto& step : lane.steps) steps.push_back(schedule::ToString(step));
+      lanes.push_back(std::move(steps));
+    }
+    channels.push_back(std::move(lanes));
+  }
+  return {{"rank", schedule.rank}, {"channels", std::move(channels)}};
+}
 
 void Show(const Options& options) {
   const msccl::Program program = ChosenSchedules(options.choice);
   const auto ranks = static_cast<int>(program.ranks.size());
   if (options.rank.value_or(0) >= ranks) Throw(tuttiInvalidArgument, "there is no rank {} of {}", *options.rank, ranks);
   if (options.svg.empty()) {
+    nlohmann::ordered_json json = {{"collective", schedule::NameOf(program.ranks.front().collective)},
+                                   {"by", program.name},
+                                   {"ranks", nlohmann::ordered_json::array()}};
     for (int r = options.rank.value_or(0); r < (options.rank ? *options.rank + 1 : ranks); ++r) {
-      fmt::print("{}", schedule::ToString(program.ranks[r]));
+      if (options.json) {
+        json["ranks"].push_back(JsonOf(program.ranks[r]));
+      } else {
+        fmt::print("{}", schedule::ToString(program.ranks[r]));
+      }
     }
+    if (options.json) PrintJson(json);
     return;
   }
   if (options.channel >= std::ssize(program.ranks.front().channels)) {
@@ -48,6 +72,7 @@ void AddShow(CLI::App& app) {
   command->add_option("--svg", options->svg,
                       "draw into this SVG file: ranks as columns, steps downwards, slots as arrows");
   command->add_option("--channel", options->channel, "the channel to draw")->check(CLI::NonNegativeNumber);
+  AddJsonFlag(*command, options->json);
   command->callback([options] { Show(*options); });
 }
 

@@ -14,6 +14,7 @@
 #include "tools/draw/matrix.h"
 #include "tools/draw/processor_tree.h"
 #include "tools/inspect/topo_table.h"
+#include "tools/json.h"
 #include "topology/detect/detect.h"
 #include "topology/graph/capacity.h"
 #include "topology/graph/domains.h"
@@ -38,6 +39,7 @@ struct Options {
   std::string xml;
   bool rings = false;
   std::string table;
+  bool json = false;
 };
 
 // The rings found for one host, or for several of its kind, and their capacity.
@@ -109,6 +111,50 @@ std::string TitleOf(const Options& options) {
   return options.host.empty() ? "This machine" : options.host;
 }
 
+// The bandwidths of rings and trees: of each, and of all together.
+template <typename Found>
+nlohmann::ordered_json JsonOfBandwidth(const Found& found, std::size_t count) {
+  return {{"count", count}, {"each_gbs", found.bandwidth}, {"total_gbs", found.total()}};
+}
+
+void PrintAsJson(const topology::System& system, const Options& options, const std::vector<std::string>& notes) {
+  nlohmann::ordered_json json = {{"name", TitleOf(options)}};
+  for (const auto& device : system.devices) {
+    json["devices"].push_back({{"name", device.name},
+                               {"kind", topology::NameOf(device.kind)},
+                               {"bus_id", device.bus_id},
+                               {"processors", device.cores}});
+  }
+  for (const auto& link : system.links) {
+    json["links"].push_back({{"from", system.devices[link.from].name},
+                             {"to", system.devices[link.to].name},
+                             {"kind", topology::NameOf(link.kind)},
+                             {"gbs", link.bandwidth},
+                             {"latency_us", link.latency}});
+  }
+  json["rings"] = nlohmann::ordered_json::array();
+  for (const Answer& answer : Answers(system, options.nodes)) {
+    auto rings = JsonOfBandwidth(answer.rings, answer.rings.rings.size());
+    rings["over"] = answer.heading;
+    rings["bound_gbs"] = answer.capacity;
+    for (const auto& ring : answer.rings.rings) {
+      auto order = nlohmann::ordered_json::array();
+      for (const int device : ring.order) order.push_back(system.devices[device].name);
+      rings["orders"].push_back(std::move(order));
+    }
+    json["rings"].push_back(std::move(rings));
+  }
+  const search::SpanningTrees trees = search::SearchTrees(system, 0, search::RailRoots(system, 0));
+  if (!trees.trees.empty()) json["trees"] = JsonOfBandwidth(trees, trees.trees.size());
+  json["notes"] = notes;
+  PrintJson(json);
+}
+
+void WriteFiles(const Options& options, const topology::System& system, const std::vector<RingPicture>& pictures) {
+  if (!options.svg.empty()) WriteFile(options.svg, DrawHost(system, 0, TitleOf(options), pictures));
+  if (!options.xml.empty()) WriteFile(options.xml, xml::WriteTopology(system));
+}
+
 void Run(const Options& options) {
   if (!options.table.empty()) {
     fmt::print("{}", RingTable(options.table));
@@ -118,16 +164,17 @@ void Run(const Options& options) {
   const xml::TopologyFile found = Found(options);
   const topology::System& system = found.system;
   topology::CheckSearchable(system);
-  const std::string title = TitleOf(options);
-  fmt::print("{}\n\n{}\n", title, TopologyMatrix(system, 0));
+  std::vector<RingPicture> pictures;
+  for (const Answer& answer : Answers(system, options.nodes)) pictures.push_back({Summary(answer), answer.rings});
+  WriteFiles(options, system, pictures);
+  if (options.json) return PrintAsJson(system, options, found.notes);
+  fmt::print("{}\n\n{}\n", TitleOf(options), TopologyMatrix(system, 0));
   fmt::print("{}\n", ProcessorTree(system, 0, topology::OneProcessorEach(system, 0, options.ranks)));
   if (here) fmt::print("SIMD target of host reductions: {}\n", host_kernels::SimdTarget());
   PrintRails(system);
-  std::vector<RingPicture> pictures;
-  for (const Answer& answer : Answers(system, options.nodes)) {
-    fmt::print("{}\n", Summary(answer));
-    if (options.rings) PrintRings(system, answer.rings);
-    pictures.push_back({Summary(answer), answer.rings});
+  for (const auto& [summary, rings] : pictures) {
+    fmt::print("{}\n", summary);
+    if (options.rings) PrintRings(system, rings);
   }
   const search::SpanningTrees trees = search::SearchTrees(system, 0, search::RailRoots(system, 0));
   if (!trees.trees.empty()) {
@@ -135,8 +182,6 @@ void Run(const Options& options) {
                trees.total());
   }
   if (!found.notes.empty()) fmt::print("\nNotes:\n  - {}\n", fmt::join(found.notes, "\n  - "));
-  if (!options.svg.empty()) WriteFile(options.svg, DrawHost(system, 0, title, pictures));
-  if (!options.xml.empty()) WriteFile(options.xml, xml::WriteTopology(system));
 }
 
 }  // namespace
@@ -144,7 +189,7 @@ void Run(const Options& options) {
 void AddTopo(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* topo = app.add_subcommand("topo", "show a machine's devices and links, and the rings over them");
-  topo->add_option("--topo", options->file, "topology file in NCCL's XML format; default: this machine")
+  topo->add_option("FILE,--topo", options->file, "topology file in NCCL's XML format; default: this machine")
       ->check(CLI::ExistingFile);
   topo->add_option("--host", options->host,
                    "a host by hwloc's synthetic description, like \"package:2 l3:4 core:8 pu:1\"")
@@ -162,6 +207,7 @@ void AddTopo(CLI::App& app) {
   topo->add_option("--table", options->table,
                    "instead: print a table of the rings of all topology files in this directory")
       ->check(CLI::ExistingDirectory);
+  AddJsonFlag(*topo, options->json);
   topo->callback([options] { Run(*options); });
 }
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "tools/commands.h"
 #include "tools/inspect/chosen_schedules.h"
+#include "tools/json.h"
 
 namespace tutti::tools {
 namespace {
@@ -18,11 +19,20 @@ constexpr int kMaxSlots = 1024;
 struct Options {
   ScheduleChoice choice;
   int slots = ring::kBulkDepth;
+  bool json = false;
 };
 
 void Verify(const Options& options) {
   const msccl::Program program = ProvedSchedules(options.choice, options.slots);
   const schedule::Schedule& first = program.ranks.front();
+  if (options.json) {
+    return PrintJson({{"proved", true},
+                      {"collective", schedule::NameOf(first.collective)},
+                      {"by", program.name},
+                      {"ranks", first.nranks},
+                      {"in_place", program.in_place},
+                      {"slots", options.slots}});
+  }
   fmt::print("proved: {} by {} on {} ranks, {}, with {} slots a connection or more\n",
              schedule::NameOf(first.collective), program.name, first.nranks,
              program.in_place ? "in place and not" : "not in place", options.slots);
@@ -36,6 +46,7 @@ void AddVerify(CLI::App& app) {
   AddScheduleOptions(*command, options->choice);
   command->add_option("--slots", options->slots, "number of slots that each connection has at least")
       ->check(CLI::Range(1, kMaxSlots));
+  AddJsonFlag(*command, options->json);
   command->callback([options] { Verify(*options); });
 }
 

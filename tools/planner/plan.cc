@@ -16,6 +16,7 @@
 #include "base/files/files.h"
 #include "base/files/json.h"
 #include "tools/commands.h"
+#include "tools/json.h"
 #include "tools/planner/plan_ranking.h"
 #include "topology/xml/xml.h"
 
@@ -43,6 +44,7 @@ struct Options {
   int top = 10;
   std::string given;
   bool prices = false;
+  bool json = false;
 };
 
 // "FILE x NODES", "FILE NODES" or "FILE".
@@ -136,6 +138,26 @@ void PrintRow(const Evaluated& row, const LanguageModel& model) {
   fmt::print("  {}\n", ToString(row.strategy));
 }
 
+nlohmann::ordered_json JsonOf(const Evaluated& row, const LanguageModel& model) {
+  const auto& s = row.strategy;
+  const double total = row.time.total();
+  nlohmann::ordered_json json = {{"strategy",
+                                  {{"tp", s.tp},
+                                   {"cp", s.cp},
+                                   {"pp", s.pp},
+                                   {"dp", s.dp},
+                                   {"ep", s.ep},
+                                   {"chunks", s.virtual_stages},
+                                   {"zero", s.zero},
+                                   {"micro_batch", s.micro_batch},
+                                   {"recompute", s.recompute}}},
+                                 {"step_s", total},
+                                 {"tflops_of_a_gpu", model.step_flops() / total / s.ranks() / 1e12},
+                                 {"memory_gb", row.memory.total() / 1e9}};
+  for (const auto& [name, part] : kParts) json["parts_s"][name] = row.time.*part;
+  return json;
+}
+
 std::string Memory(const MemoryNeed& need) {
   return fmt::format("{:.1f} GB: parameters {:.1f}, gradients {:.1f}, optimizer {:.1f}, activations {:.1f}",
                      need.total() / 1e9, need.parameters / 1e9, need.gradients / 1e9, need.optimizer / 1e9,
@@ -220,12 +242,6 @@ void Plan(const Options& options) {
   std::string name;
   const auto cluster = ClusterOf(options, name);
   const auto given = GivenStrategy(options.given, cluster.ranks());
-  fmt::print("{}: {:.1f} billion parameters, {} samples of {:.0f} tokens a step\n", model.name,
-             model.parameters() / 1e9, model.global_batch, model.sequence);
-  fmt::print(
-      "{} GPUs: {} x {}; {:.0f} TFLOP/s each, at an efficiency of {:.2f}; {:.0f} GB, of which {:.0f} are kept free\n\n",
-      cluster.ranks(), cluster.nodes, name, cluster.tflops, cluster.efficiency, cluster.memory_gb, cluster.reserved_gb);
-
   const auto legal = LegalStrategies(model, cluster.ranks(), options.most_tp > 0 ? options.most_tp : cluster.gpus);
   if (legal.empty()) {
     Throw(tuttiInvalidArgument, "no strategy is legal on {} GPUs; with data parallelism alone: {}", cluster.ranks(),
@@ -238,10 +254,26 @@ void Plan(const Options& options) {
     Throw(tuttiInvalidArgument, "none of {} legal strategies fits into {:.0f} GB; the smallest needs {} ({})",
           legal.size(), room / 1e9, Memory(least.memory), ToString(least.strategy));
   }
-  fmt::print("{} strategies are legal, {} fit. The fastest by {}, and how their steps spend their time:\n\n",
-             legal.size(), ranking.fitting(), options.prices ? "the selector's prices" : "simulation");
   const auto shown = ranking.Fastest(static_cast<std::size_t>(options.top), [](const Strategy&) { return true; });
   const auto& best = shown.front();
+  if (options.json) {
+    nlohmann::ordered_json json = {{"model", model.name},          {"gpus", cluster.ranks()},
+                                   {"nodes", cluster.nodes},       {"legal", legal.size()},
+                                   {"fitting", ranking.fitting()}, {"by", options.prices ? "prices" : "simulation"}};
+    for (const auto& row : shown) json["fastest"].push_back(JsonOf(row, model));
+    if (given) {
+      const auto why = WhyIllegal(*given, model);
+      json["given"] = why.empty() ? JsonOf(ranking.Of(*given), model) : nlohmann::ordered_json{{"illegal", why}};
+    }
+    return PrintJson(json);
+  }
+  fmt::print("{}: {:.1f} billion parameters, {} samples of {:.0f} tokens a step\n", model.name,
+             model.parameters() / 1e9, model.global_batch, model.sequence);
+  fmt::print(
+      "{} GPUs: {} x {}; {:.0f} TFLOP/s each, at an efficiency of {:.2f}; {:.0f} GB, of which {:.0f} are kept free\n\n",
+      cluster.ranks(), cluster.nodes, name, cluster.tflops, cluster.efficiency, cluster.memory_gb, cluster.reserved_gb);
+  fmt::print("{} strategies are legal, {} fit. The fastest by {}, and how their steps spend their time:\n\n",
+             legal.size(), ranking.fitting(), options.prices ? "the selector's prices" : "simulation");
   PrintHeading();
   for (const auto& row : shown) PrintRow(row, model);
   fmt::print("\nThe winner, {}, needs {}.\n", ToString(best.strategy), Memory(best.memory));
@@ -280,6 +312,7 @@ void AddPlan(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--prices", options->prices, "rank by the selector's prices alone, without simulating collectives");
   command->add_option("--given", options->given, "also evaluate this strategy: tp=8,pp=16,zero=1,...");
+  AddJsonFlag(*command, options->json);
   command->callback([options] { Plan(*options); });
 }
 

@@ -12,6 +12,7 @@
 #include "selection/cost_model/candidates.h"
 #include "tools/commands.h"
 #include "tools/inspect/chosen_schedules.h"
+#include "tools/json.h"
 #include "tools/simulator/claims.h"
 #include "tools/simulator/published.h"
 #include "tools/simulator/simulated.h"
@@ -35,6 +36,7 @@ struct Options {
   std::string plot;
   bool links = false;
   bool full = false;
+  bool json = false;
   std::string published;
   std::string systems = "selection/simulator/testdata/systems.csv";
   std::string claims;
@@ -129,6 +131,28 @@ void PrintLinks(const cost_model::Machine& machine, const Outcome& outcome) {
   }
 }
 
+nlohmann::ordered_json JsonOf(const cost_model::Machine& machine, const Row& row, bool links) {
+  const simulator::SimulatedCall& call = row.outcome.call;
+  const double us = row.outcome.result.duration_us;
+  const double algbw = AlgorithmBandwidth(row.bytes, us);
+  nlohmann::ordered_json json = {{"bytes", row.bytes},
+                                 {"us", us},
+                                 {"algbw_gbs", algbw},
+                                 {"busbw_gbs", algbw * BusFactor(call.collective, machine.nranks())},
+                                 {"algorithm", schedule::NameOf(call.algorithm)},
+                                 {"channels", call.channels},
+                                 {"protocol", ring::NameOf(call.config.protocol)},
+                                 {"chunk_bytes", call.config.chunk_bytes}};
+  for (int i = 0; links && i < machine.resources(); ++i) {
+    if (row.outcome.result.bytes_over[i] == 0) continue;
+    json["links"].push_back({{"node", machine.NodeOfResource(i)},
+                             {"name", machine.resource(i).name},
+                             {"bytes", row.outcome.result.bytes_over[i]},
+                             {"used", row.outcome.result.Utilisation(machine, i)}});
+  }
+  return json;
+}
+
 std::string WithBeforeSuffix(const std::string& path, const std::string& insert) {
   const auto dot = path.rfind('.');
   return dot == std::string::npos ? path + insert : path.substr(0, dot) + insert + path.substr(dot);
@@ -144,7 +168,11 @@ void RunSweep(Options options) {
   report::Chart chart{fmt::format("{} simulated, {} ranks on {} node{}", options.what, machine.nranks(),
                                   options.target.nodes, options.target.nodes == 1 ? "" : "s"),
                       {{"time (us)"}, {"bus bandwidth (GB/s)"}}};
-  PrintHeading(options, machine);
+  nlohmann::ordered_json json = {{"collective", schedule::NameOf(collective)},
+                                 {"ranks", machine.nranks()},
+                                 {"nodes", options.target.nodes},
+                                 {"rows", nlohmann::ordered_json::array()}};
+  if (!options.json) PrintHeading(options, machine);
   const auto sizes = report::Sweep(report::ParseSize(options.begin), report::ParseSize(options.end), options.factor, 0);
   const NodesStandIn nodes_stand_in = options.full ? NodesStandIn::never : NodesStandIn::beyond_64_ranks;
   for (const auto& [name, algorithms, program] : entrants) {
@@ -156,8 +184,12 @@ void RunSweep(Options options) {
     for (const std::size_t bytes : sizes) {
       wish.bytes = bytes;
       const Row row{bytes, Fastest(target, wish)};
-      Print(machine, row);
-      if (options.links) PrintLinks(machine, row.outcome);
+      if (options.json) {
+        json["rows"].push_back(JsonOf(machine, row, options.links));
+      } else {
+        Print(machine, row);
+        if (options.links) PrintLinks(machine, row.outcome);
+      }
       if (!options.trace.empty()) {
         simulator::Timeline timeline;
         Run(machine, row.outcome.call, nodes_stand_in, &timeline);
@@ -173,6 +205,7 @@ void RunSweep(Options options) {
     chart.panels[0].curves.push_back(std::move(times));
     chart.panels[1].curves.push_back(std::move(bandwidths));
   }
+  if (options.json) PrintJson(json);
   if (!options.plot.empty()) WriteFile(options.plot, report::Draw(chart));
 }
 
@@ -208,6 +241,7 @@ void AddSimulate(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--claims", options->claims,
                       "instead: draw charts of published claims about the algorithms into this directory");
+  AddJsonFlag(*command, options->json);
   command->callback([options] {
     if (!options->published.empty()) {
       PrintPublished(options->published, options->systems);

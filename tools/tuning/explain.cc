@@ -10,6 +10,7 @@
 #include "report/sizes.h"
 #include "selection/tuner/calibration.h"
 #include "tools/commands.h"
+#include "tools/json.h"
 #include "tools/simulator/target.h"
 
 namespace tutti::tools {
@@ -22,6 +23,7 @@ struct ExplainOptions {
   std::string algorithm;
   bool low_precision = false;
   bool deterministic = false;
+  bool json = false;
 };
 
 std::string Describe(const TargetOptions& options, int nranks, const std::string& calibration) {
@@ -37,6 +39,25 @@ std::string Describe(const TargetOptions& options, int nranks, const std::string
   }
   return fmt::format("{} ranks on {} node{} of {}", nranks, options.nodes, options.nodes == 1 ? "" : "s",
                      options.topology);
+}
+
+// The winner first, then every algorithm by its best way to move the data, or why it cannot serve.
+nlohmann::ordered_json Explained(tuner::Tuner& tuner, const cost_model::Kind& kind, std::size_t bytes,
+                                 const cost_model::Candidate& chosen, bool measured) {
+  nlohmann::ordered_json json = {{"collective", cost_model::ToString(kind)},
+                                 {"ranks", tuner.tuning().nranks},
+                                 {"bytes", bytes},
+                                 {"table", measured ? "measured" : "predicted"},
+                                 {"chosen", JsonOf(chosen)},
+                                 {"us", tuner.Microseconds(chosen, kind, bytes)},
+                                 {"candidates", nlohmann::ordered_json::array()}};
+  for (const auto& each : tuner.Compare(kind, bytes)) {
+    json["candidates"].push_back(
+        each.why_not.empty()
+            ? nlohmann::ordered_json{{"us", each.us}, {"candidate", JsonOf(each.candidate)}}
+            : nlohmann::ordered_json{{"algorithm", schedule::NameOf(each.algorithm)}, {"why_not", each.why_not}});
+  }
+  return json;
 }
 
 void ExplainOne(const ExplainOptions& options) {
@@ -59,9 +80,11 @@ void ExplainOne(const ExplainOptions& options) {
   const cost_model::Kind kind{collective, options.low_precision && schedule::IsReducing(collective)};
   const std::size_t bytes = report::ParseSize(options.size);
   if (!table.Has(kind)) table.Set(kind, tuner.MakeRow(kind));
+  const auto& chosen = table.At(kind, bytes).candidate;
+  if (options.json) return PrintJson(Explained(tuner, kind, bytes, chosen, measured));
   fmt::print("{}, {} B, {}{}\n", cost_model::ToString(kind), bytes,
              Describe(options.target, tuning.nranks, calibration.name), measured ? ", table measured" : "");
-  fmt::print("{}", tuner::Explain(tuner, kind, bytes, table.At(kind, bytes).candidate));
+  fmt::print("{}", tuner::Explain(tuner, kind, bytes, chosen));
 }
 
 }  // namespace
@@ -77,6 +100,7 @@ void AddExplain(CLI::App& app) {
   command->add_option("--algo", options->algorithm, "algorithms to force, like TUTTI_ALGO");
   command->add_flag("--low-precision", options->low_precision, "a low-precision type, whose partial sums are rounded");
   command->add_flag("--deterministic", options->deterministic, "deterministic mode, like TUTTI_DETERMINISTIC");
+  AddJsonFlag(*command, options->json);
   command->callback([options] { ExplainOne(*options); });
 }
 

@@ -12,6 +12,7 @@
 #include "selection/tuner/calibration.h"
 #include "selection/tuner/explain.h"
 #include "tools/commands.h"
+#include "tools/json.h"
 #include "tools/tuning/candidate_timer.h"
 
 namespace tutti::tools {
@@ -24,6 +25,7 @@ struct JudgeOptions {
   double loop_ms = 20;   // several scheduler ticks
   std::string calibration;
   bool all = false;
+  bool json = false;
 };
 
 int Cores() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
@@ -51,33 +53,49 @@ void Judge(const JudgeOptions& options) {
   for (const auto& size : options.sizes) sizes.push_back(report::ParseSize(size));
   const tuner::Calibration calibration = tuner::LoadCalibration(options.calibration, Cores());
   std::vector<double> ratios;
-  fmt::print("| collective | ranks | size | chosen | us | predicted us | best | us | chosen / best |\n");
-  fmt::print("|---|--:|--:|---|--:|--:|---|--:|--:|\n");
+  auto json = nlohmann::ordered_json::array();
+  std::FILE* const table = options.json ? stderr : stdout;
+  fmt::print(table, "| collective | ranks | size | chosen | us | predicted us | best | us | chosen / best |\n");
+  fmt::print(table, "|---|--:|--:|---|--:|--:|---|--:|--:|\n");
   for (const int nranks : options.ranks) {
     const cost_model::TuningContext tuning = HostConditions(nranks);
-    const tuner::SelectionTable table = TableFor(tuning, calibration);
+    const tuner::SelectionTable selection = TableFor(tuning, calibration);
     const cost_model::Machine machine = cost_model::HostMachine(calibration.costs, schedule::ArrangeEvenly(nranks, 1));
     tuner::Tuner tuner(machine, tuning);
     auto cells = EveryCandidate(tuning, sizes);
     std::vector<std::size_t> chosen;
-    for (auto& cell : cells) chosen.push_back(FindOrAdd(cell.candidates, table.At(cell.kind, cell.bytes).candidate));
+    for (auto& cell : cells)
+      chosen.push_back(FindOrAdd(cell.candidates, selection.At(cell.kind, cell.bytes).candidate));
     TimeCandidates(cells, {nranks, options.repetitions, options.loop_ms});
     for (std::size_t c = 0; c < cells.size(); ++c) {
       const auto& [kind, bytes, candidates, us] = cells[c];
       const auto best = static_cast<std::size_t>(std::min_element(us.begin(), us.end()) - us.begin());
       ratios.push_back(us[chosen[c]] / us[best]);
-      fmt::print("| {} | {} | {} | {} | {:.1f} | {:.1f} | {} | {:.1f} | {:.2f} |\n", schedule::NameOf(kind.collective),
-                 nranks, report::FormatSize(sizes[c % sizes.size()]), tuner::ToString(candidates[chosen[c]]),
-                 us[chosen[c]], tuner.Microseconds(candidates[chosen[c]], kind, bytes),
-                 tuner::ToString(candidates[best]), us[best], ratios.back());
+      fmt::print(table, "| {} | {} | {} | {} | {:.1f} | {:.1f} | {} | {:.1f} | {:.2f} |\n",
+                 schedule::NameOf(kind.collective), nranks, report::FormatSize(sizes[c % sizes.size()]),
+                 tuner::ToString(candidates[chosen[c]]), us[chosen[c]],
+                 tuner.Microseconds(candidates[chosen[c]], kind, bytes), tuner::ToString(candidates[best]), us[best],
+                 ratios.back());
+      if (options.json) {
+        json.push_back({{"collective", schedule::NameOf(kind.collective)},
+                        {"ranks", nranks},
+                        {"bytes", sizes[c % sizes.size()]},
+                        {"chosen", JsonOf(candidates[chosen[c]])},
+                        {"us", us[chosen[c]]},
+                        {"predicted_us", tuner.Microseconds(candidates[chosen[c]], kind, bytes)},
+                        {"best", JsonOf(candidates[best])},
+                        {"best_us", us[best]}});
+      }
       for (std::size_t i = 0; options.all && i < candidates.size(); ++i) {
-        fmt::print("    {:>10.1f} us, predicted {:>10.1f}: {}\n", us[i], tuner.Microseconds(candidates[i], kind, bytes),
-                   tuner::ToString(candidates[i]));
+        fmt::print(table, "    {:>10.1f} us, predicted {:>10.1f}: {}\n", us[i],
+                   tuner.Microseconds(candidates[i], kind, bytes), tuner::ToString(candidates[i]));
       }
     }
   }
-  fmt::print("\n{} cells: the chosen candidate takes {:.3f} of the best one's time in geometric mean, {:.2f} at most\n",
+  fmt::print(table,
+             "\n{} cells: the chosen candidate takes {:.3f} of the best one's time in geometric mean, {:.2f} at most\n",
              ratios.size(), bench::GeometricMean(ratios), *std::max_element(ratios.begin(), ratios.end()));
+  if (options.json) PrintJson(json);
 }
 
 }  // namespace
@@ -96,6 +114,7 @@ void AddJudge(CLI::App& app) {
   command->add_option("--calibration", options->calibration,
                       "file written by tutti calibrate; none: built-in defaults; empty: the default location");
   command->add_flag("--all", options->all, "print every candidate");
+  AddJsonFlag(*command, options->json);
   command->callback([options] { Judge(*options); });
 }
 

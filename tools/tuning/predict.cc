@@ -10,6 +10,7 @@
 #include "report/sizes.h"
 #include "selection/tuner/tuner.h"
 #include "tools/commands.h"
+#include "tools/json.h"
 #include "tools/simulator/target.h"
 
 namespace tutti::tools {
@@ -20,6 +21,7 @@ struct PredictOptions {
   std::string begin = "8";
   std::string end = "1G";
   int factor = 8;
+  bool json = false;
 };
 
 // Sizes are a whole buffer's, as in tutti-bench: of all blocks where the collective has blocks of ranks.
@@ -27,7 +29,8 @@ void Predict(const PredictOptions& options) {
   const Target target = TargetOf(options.target);
   const cost_model::TuningContext tuning = ConditionsOf(target);
   tuner::Tuner tuner(target.machine, tuning);
-  fmt::print("collective,ranks,bytes,us,algorithm,channels,protocol,chunk\n");
+  auto json = nlohmann::ordered_json::array();
+  if (!options.json) fmt::print("collective,ranks,bytes,us,algorithm,channels,protocol,chunk\n");
   for (int c = 0; c < schedule::kScheduledCollectives; ++c) {
     const cost_model::Kind kind{static_cast<schedule::Collective>(c)};
     tuner::SelectionTable table;
@@ -38,18 +41,28 @@ void Predict(const PredictOptions& options) {
       const auto parts = schedule::HasBlocksOfRanks(kind.collective) ? static_cast<std::size_t>(tuning.nranks) : 1;
       const std::size_t block = std::max<std::size_t>(1, bytes / parts);
       const auto& candidate = table.At(kind, block).candidate;
-      fmt::print("{},{},{},{:.2f},{},{},{},{}\n", cost_model::ToString(kind), tuning.nranks, bytes,
-                 tuner.Microseconds(candidate, kind, block), schedule::NameOf(candidate.algorithm), candidate.channels,
-                 ring::NameOf(candidate.config.protocol), candidate.config.chunk_bytes);
+      const double us = tuner.Microseconds(candidate, kind, block);
+      if (options.json) {
+        json.push_back({{"collective", cost_model::ToString(kind)},
+                        {"ranks", tuning.nranks},
+                        {"bytes", bytes},
+                        {"us", us},
+                        {"candidate", JsonOf(candidate)}});
+        continue;
+      }
+      fmt::print("{},{},{},{:.2f},{},{},{},{}\n", cost_model::ToString(kind), tuning.nranks, bytes, us,
+                 schedule::NameOf(candidate.algorithm), candidate.channels, ring::NameOf(candidate.config.protocol),
+                 candidate.config.chunk_bytes);
     }
   }
+  if (options.json) PrintJson(json);
 }
 
 }  // namespace
 
 void AddPredict(CLI::App& app) {
   auto* const command =
-      app.add_subcommand("predict", "print the predicted times of all collectives over sizes, as CSV");
+      app.add_subcommand("predict", "print the predicted times of all collectives over sizes, as CSV or JSON");
   const auto options = std::make_shared<PredictOptions>();
   AddTargetOptions(*command, options->target);
   command->add_option("-b,--minbytes", options->begin, "first size, of a whole buffer")->capture_default_str();
@@ -57,6 +70,7 @@ void AddPredict(CLI::App& app) {
   command->add_option("-f,--stepfactor", options->factor, "factor from size to size")
       ->check(CLI::Range(2, 1 << 20))
       ->capture_default_str();
+  AddJsonFlag(*command, options->json);
   command->callback([options] { Predict(*options); });
 }
 

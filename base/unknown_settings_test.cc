@@ -1,0 +1,49 @@
+#include "base/unknown_settings.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+
+namespace tutti {
+namespace {
+
+constexpr std::array<std::string_view, 4> kSettings = {"TUTTI_PROTO", "TUTTI_ALGO", "TUTTI_TIMEOUT_MS",
+                                                       "TUTTI_INIT_TIMEOUT_MS"};
+
+std::string Told(std::string_view entry) { return UnknownSettingsIn(std::array{entry}, kSettings); }
+
+TEST(UnknownSettings, NameTheNearestKnownOne) {
+  EXPECT_EQ(Told("TUTTI_PROT=line"),
+            "tutti: TUTTI_PROT is not a setting; did you mean TUTTI_PROTO? (`tutti settings` lists them)\n");
+  EXPECT_NE(Told("TUTTI_AGLO=ring").find("did you mean TUTTI_ALGO?"), std::string::npos);
+  EXPECT_NE(Told("TUTTI_TIMEOUT=3").find("did you mean TUTTI_TIMEOUT_MS?"), std::string::npos);
+}
+
+TEST(UnknownSettings, AreToldWithoutANearOne) {
+  EXPECT_EQ(Told("TUTTI_XYZZY=1"), "tutti: TUTTI_XYZZY is not a setting (`tutti settings` lists them)\n");
+  EXPECT_EQ(Told("TUTTI_="), "tutti: TUTTI_ is not a setting (`tutti settings` lists them)\n");
+}
+
+TEST(UnknownSettings, KnownOnesAndOthersVariablesAreNot) {
+  for (const auto* entry :
+       {"TUTTI_ALGO=ring", "TUTTI_STANDIN_APART=1", "TUTTI_TEST_NET=x", "HOME=/", "NOTTUTTI_X=1", ""}) {
+    EXPECT_EQ(Told(entry), "") << entry;
+  }
+}
+
+TEST(UnknownSettings, ATerminalObeysNothingInThem) {
+  EXPECT_EQ(Told("TUTTI_\x1b[2J=1").find('\x1b'), std::string::npos);
+}
+
+TEST(NearestName, CountsLetters) {
+  constexpr std::array<std::string_view, 2> names = {"ring", "direct"};
+  EXPECT_EQ(NearestName("rign", names), "ring");
+  EXPECT_EQ(NearestName("rxyz", names), "");  // three of four letters
+  EXPECT_EQ(NearestName("rin", names), "ring");
+  EXPECT_EQ(NearestName("direkt", names), "direct");
+  EXPECT_EQ(NearestName("", names), "");
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# The command lines of tutti and tutti-bench: versions, exit statuses, JSON, completion in the shells that are here, man
+# pages, and `tutti run`.
+#   command_lines_test.sh SOURCE_DIR BUILD_DIR
+set -uo pipefail
+source=$1 build=$2
+tutti=$build/tools/tutti bench=$build/bench/tutti-bench pages=$build/tools/pages
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+# expect STATUS TEXT COMMAND...: it ends with that status and prints the text, as a regular expression, somewhere.
+expect() {
+  local status=$1 text=$2 got
+  shift 2
+  "$@" >"$work/out" 2>&1 </dev/null
+  got=$?
+  if [[ $got != "$status" ]] || ! grep -qE -- "$text" "$work/out"; then
+    echo "FAILED: $* ended with $got, not $status, or did not print \"$text\":"
+    head -n 20 "$work/out"
+    failures=$((failures + 1))
+  fi
+}
+# holds WHAT COMMAND...: the command succeeds.
+holds() {
+  local what=$1
+  shift
+  "$@" >"$work/out" 2>&1 || { echo "FAILED: $what"; head -n 20 "$work/out"; failures=$((failures + 1)); }
+}
+
+version=$(sed -n 's/^project(tutti VERSION \([0-9.]*\).*/\1/p' "$source/CMakeLists.txt")
+expect 0 "^tutti $version\$" "$tutti" --version
+expect 0 "^tutti-bench $version\$" "$bench" --version
+expect 0 'Usage: tutti ' "$tutti" --help
+expect 2 'subcommand' "$tutti"
+expect 2 '--nonsense' "$tutti" topo --nonsense
+expect 2 'does not exist' "$tutti" topo /nowhere.xml
+expect 1 'cannot read /nowhere.json: No such file' "$tutti" diagnose /nowhere.json
+expect 1 '/dev/null' "$tutti" diagnose /dev/null
+expect 2 'unknown name "all_reduse"' "$bench" all_reduse
+expect 0 'all_to_all' "$bench" alltoall -b 8 -e 8 --cell-ms 5
+expect 0 'did you mean TUTTI_ALGO' env TUTTI_AGLO=ring "$bench" all_reduce -b 8 -e 8 --cell-ms 5
+
+json() {
+  expect 0 '' "$tutti" "$@" --json
+  mv "$work/out" "$work/json"
+  holds "tutti $* --json prints JSON" python3 -m json.tool "$work/json"
+}
+topology=$source/topology/testdata/dgx1v.xml
+json settings
+json topo "$topology"
+json topo --topo "$topology" --nodes 2
+json explain all_reduce 1M --ranks 4
+json predict --ranks 4 -b 8 -e 64K
+json simulate all_reduce --ranks 4 -b 8 -e 64K --links
+json verify ring all_reduce --ranks 4
+json show ring all_reduce --ranks 4
+json plan --model "$source/examples/models/gpt_145b.json" --cluster "$topology" x 128 --prices
+
+# Completion, as bash itself would do it.
+completes() {
+  local wanted=$1
+  shift
+  local got
+  got=$(bash -c 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '"_${1//-/_}"'; echo "${COMPREPLY[*]}"' - "$pages/bash/$1" "$@")
+  [[ " $got " == *" $wanted "* ]] || { echo "FAILED: bash completes $* with \"$got\", not with $wanted"; failures=$((failures + 1)); }
+}
+completes diagnose tutti dia
+completes --version tutti --v
+completes --ranks-on tutti show --ranks-
+completes zsh tutti completion z
+completes both tutti-bench --place b
+completes --minbytes tutti-bench --min
+holds 'tutti completion bash is a script' bash -n <("$tutti" completion bash)
+for shell in zsh fish; do
+  command -v "$shell" >/dev/null || continue
+  "$tutti" completion "$shell" >"$work/script"
+  holds "tutti completion $shell is a script" "$shell" -n "$work/script"
+done
+if command -v fish >/dev/null; then
+  holds 'fish completes commands' fish -c "source $pages/fish/tutti.fish; complete -C 'tutti dia' | grep -q '^diagnose'"
+  holds 'fish completes options' fish -c "source $pages/fish/tutti.fish; complete -C 'tutti show --ranks-' | grep -q ranks-on"
+fi
+
+# Every option of --help is in the man page, which is set without a warning.
+for page in "$pages"/man/*.1; do
+  if command -v groff >/dev/null; then
+    LC_ALL=C groff -man -ww -Tascii "$page" >"$work/page" 2>"$work/warnings"
+    [[ ! -s $work/warnings ]] || { echo "FAILED: $page: $(head -n 3 "$work/warnings")"; failures=$((failures + 1)); }
+  fi
+done
+for command in topo simulate run; do
+  for option in $("$tutti" "$command" --help | grep -oE -- '--[a-z-]+' | sort -u); do
+    grep -qF -- "${option//-/\\-}" "$pages/man/tutti-$command.1" || { echo "FAILED: tutti-$command.1 lacks $option"; failures=$((failures + 1)); }
+  done
+done
+
+# tutti run: the ranks' environment, output, and how one that fails ends the others.
+cat >"$work/rank.sh" <<'RANK'
+#!/bin/bash
+echo "rank $RANK of $WORLD_SIZE, local $LOCAL_RANK of $LOCAL_WORLD_SIZE, at $MASTER_ADDR:$MASTER_PORT, $*"
+RANK
+chmod +x "$work/rank.sh"
+expect 0 '^\[2\] rank 2 of 3, local 2 of 3, at 127.0.0.1:[0-9]+, -n 7 --json$' "$tutti" run -n 3 --tag "$work/rank.sh" -n 7 --json
+[[ $(wc -l <"$work/out") == 3 ]] || { echo 'FAILED: tutti run --tag printed other lines, too'; failures=$((failures + 1)); }
+echo 'import os; print("python", os.environ["RANK"])' >"$work/rank.py"
+expect 0 'python 1' "$tutti" run -n 2 "$work/rank.py"
+expect 2 'PROGRAM' "$tutti" run -n 2
+expect 127 'cannot execute /nowhere: No such file' "$tutti" run -n 2 /nowhere
+expect 7 'rank 1 .* ended with status 7' "$tutti" run -n 3 --patience 0.2 -- bash -c '[ "$RANK" != 1 ] || exit 7; sleep 60'
+expect 137 'rank 0 .* was ended by signal 9' "$tutti" run -n 2 --patience 0.2 -- bash -c '[ "$RANK" != 0 ] || kill -9 $$; sleep 60'
+# A signal to the launcher ends the ranks.
+"$tutti" run -n 2 --patience 0.2 -- sleep 61 &
+launcher=$!
+sleep 0.5
+kill -TERM "$launcher"
+wait "$launcher"
+[[ $? == 143 ]] || { echo 'FAILED: SIGTERM to tutti run'; failures=$((failures + 1)); }
+# So does its death.
+"$tutti" run -n 2 -- sleep 62 &
+launcher=$!
+sleep 0.5
+kill -KILL "$launcher"
+wait "$launcher" 2>/dev/null
+sleep 0.5
+! pgrep -f '^sleep 6[0-2]$' >/dev/null || { echo 'FAILED: ranks outlive tutti run'; failures=$((failures + 1)); }
+
+((failures == 0)) && echo ok
+exit "$((failures > 0))"

@@ -1,0 +1,241 @@
+#include "tools/run/ranks.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "base/error.h"
+#include "net/socket.h"
+#include "transports/shm/segment.h"
+
+extern char** environ;
+
+namespace tutti::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using shm::FileDescriptor;
+
+constexpr int kSignalBase = 128;     // of a shell's exit status
+constexpr int kCannotExecute = 127;  // likewise: the program was not found
+
+// A port of loopback that is free now. Rank 0 opens it again; nothing holds it in between, as with other launchers.
+int FreePort() {
+  const auto listening = net::Listen(net::SocketAddress::Loopback(false, 0));
+  if (!listening.socket) Throw(tuttiSystemError, "cannot open a port of loopback: {}", std::strerror(listening.error));
+  return net::LocalAddress(listening.socket).port;
+}
+
+std::vector<std::string> EnvironmentOf(int rank, const RanksWanted& wanted, int port) {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) variables.emplace_back(*entry);
+  const auto set = [&](const std::string& name, const std::string& value) {
+    std::erase_if(variables, [&](const auto& each) { return each.starts_with(name + "="); });
+    variables.push_back(name + "=" + value);
+  };
+  for (const char* const prefix : {"", "LOCAL_"}) {
+    set(fmt::format("{}RANK", prefix), std::to_string(rank));
+    set(fmt::format("{}WORLD_SIZE", prefix), std::to_string(wanted.ranks));
+  }
+  set("MASTER_ADDR", "127.0.0.1");
+  set("MASTER_PORT", std::to_string(port));
+  return variables;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (std::string& text : strings) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+struct RankProcess {
+  pid_t pid = -1;
+  std::optional<int> status = {};  // as waitpid() tells it
+  FileDescriptor output = {};      // where its lines are tagged
+  std::string line = {};           // the beginning of one that has not ended
+};
+
+// The signals that this process takes, and gives to the ranks.
+class Signals {
+ public:
+  Signals() {
+    sigemptyset(&taken_);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&taken_, number);
+    if (sigprocmask(SIG_BLOCK, &taken_, &before_) != 0) ThrowErrno("sigprocmask");
+    descriptor_ = FileDescriptor(signalfd(-1, &taken_, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (descriptor_.get() < 0) ThrowErrno("signalfd");
+  }
+  ~Signals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  int descriptor() const { return descriptor_.get(); }
+  const sigset_t& before() const { return before_; }
+  // The next one that has come; 0: none.
+  int Next() const {
+    signalfd_siginfo info{};
+    return read(descriptor_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+  }
+
+ private:
+  sigset_t taken_{}, before_{};
+  FileDescriptor descriptor_;
+};
+
+RankProcess Start(int rank, const RanksWanted& wanted, int port, const sigset_t& signals) {
+  auto arguments = wanted.command;
+  auto variables = EnvironmentOf(rank, wanted, port);
+  const auto argv = Pointers(arguments), envp = Pointers(variables);
+  std::array<int, 2> pipe{-1, -1};
+  if (wanted.tag && pipe2(pipe.data(), O_CLOEXEC) != 0) ThrowErrno("pipe");
+  FileDescriptor reader(pipe[0]), writer(pipe[1]);
+  const pid_t parent = getpid();
+  RankProcess process{fork()};
+  if (process.pid < 0) ThrowErrno("fork");
+  if (process.pid == 0) {  // only async-signal-safe calls from here to exec
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(kCannotExecute);
+    if (rank != 0) {  // one process reads the terminal
+      const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+      dup2(null, STDIN_FILENO);
+    }
+    if (writer.get() >= 0) {
+      dup2(writer.get(), STDOUT_FILENO);
+      dup2(writer.get(), STDERR_FILENO);
+    }
+    sigprocmask(SIG_SETMASK, &signals, nullptr);
+    execvpe(argv[0], argv.data(), envp.data());
+    const char* const why = strerrordesc_np(errno);
+    for (const char* const part : {"tutti run: cannot execute ", const_cast<const char*>(argv[0]), ": ", why, "\n"}) {
+      [[maybe_unused]] const auto written = write(STDERR_FILENO, part, strlen(part));
+    }
+    _exit(kCannotExecute);
+  }
+  process.output = std::move(reader);
+  return process;
+}
+
+class Job {
+ public:
+  explicit Job(const RanksWanted& wanted) : wanted_(wanted) {
+    const int port = FreePort();
+    for (int rank = 0; rank < wanted.ranks; ++rank) ranks_.push_back(Start(rank, wanted, port, signals_.before()));
+  }
+  ~Job() { End(SIGKILL); }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  int Wait() {
+    while (Alive() || OutputIsOpen()) {
+      PollOnce();
+      for (int number = signals_.Next(); number != 0; number = signals_.Next()) {
+        if (number != SIGCHLD) PassOn(number);
+      }
+      Reap();
+      if (!deadline_ || Clock::now() < *deadline_ || !Alive()) continue;
+      End(ending_);
+      ending_ = SIGKILL;
+      deadline_ = Clock::now() + wanted_.patience;
+    }
+    return first_failure_;
+  }
+
+ private:
+  bool Alive() const {
+    return std::ranges::any_of(ranks_, [](const auto& rank) { return !rank.status; });
+  }
+  // A process that a rank has left behind may keep the output open; it is waited for while a rank lives.
+  bool OutputIsOpen() const {
+    return !deadline_ && std::ranges::any_of(ranks_, [](const auto& rank) { return rank.output.get() >= 0; });
+  }
+
+  void PollOnce() {
+    std::vector<pollfd> polled{{signals_.descriptor(), POLLIN, 0}};
+    for (const auto& rank : ranks_) polled.push_back({rank.output.get(), POLLIN, 0});  // -1 is ignored
+    constexpr int kLookEveryMs = 100;
+    poll(polled.data(), polled.size(), kLookEveryMs);
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      if (polled[r + 1].revents != 0) Tag(static_cast<int>(r));
+    }
+  }
+
+  // Reads what the rank has written, and writes its lines.
+  void Tag(int rank) {
+    auto& process = ranks_[static_cast<std::size_t>(rank)];
+    std::array<char, 4096> bytes;
+    const auto got = read(process.output.get(), bytes.data(), bytes.size());
+    if (got < 0 && errno == EINTR) return;
+    if (got <= 0) {
+      if (!process.line.empty()) fmt::print("[{}] {}\n", rank, process.line);
+      process.output = FileDescriptor();
+    }
+    for (ssize_t i = 0; i < got; ++i) {
+      const char c = bytes[static_cast<std::size_t>(i)];
+      if (c != '\n') {
+        process.line += c;
+        continue;
+      }
+      fmt::print("[{}] {}\n", rank, process.line);
+      process.line.clear();
+    }
+    std::fflush(stdout);
+  }
+
+  // The terminal sends Ctrl-C to the ranks itself; another process sends a signal to this one alone. A rank that gets
+  // one twice is none the worse.
+  void PassOn(int number) {
+    End(number);
+    if (!deadline_) deadline_ = Clock::now() + wanted_.patience;
+    if (first_failure_ == 0) first_failure_ = kSignalBase + number;
+  }
+
+  void Reap() {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      auto& rank = ranks_[r];
+      int status = 0;
+      if (rank.status || waitpid(rank.pid, &status, WNOHANG) != rank.pid) continue;
+      rank.status = status;
+      const bool killed = WIFSIGNALED(status);
+      const int code = killed ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
+      if (code == 0) continue;
+      if (first_failure_ == 0) {
+        first_failure_ = code;
+        fmt::print(stderr, "tutti run: rank {} (pid {}) {}\n", r, rank.pid,
+                   killed ? fmt::format("was ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
+                          : fmt::format("ended with status {}", code));
+      }
+      if (!deadline_) deadline_ = Clock::now() + wanted_.patience;
+    }
+  }
+
+  void End(int number) const {
+    for (const auto& rank : ranks_) {
+      if (!rank.status) kill(rank.pid, number);
+    }
+  }
+
+  const RanksWanted& wanted_;
+  const Signals signals_;
+  std::vector<RankProcess> ranks_;
+  std::optional<Clock::time_point> deadline_;  // set once a rank has failed or a signal has come
+  int ending_ = SIGTERM;                       // what the remaining ranks get at the deadline
+  int first_failure_ = 0;
+};
+
+}  // namespace
+
+int RunRanks(const RanksWanted& wanted) { return Job(wanted).Wait(); }
+
+}  // namespace tutti::tools

@@ -1,0 +1,55 @@
+// tutti run: starts the ranks of a program on this machine.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "tools/commands.h"
+#include "tools/run/ranks.h"
+
+namespace tutti::tools {
+namespace {
+
+constexpr int kMostRanks = 1024;
+
+struct Options {
+  std::vector<std::string> command;
+  int ranks = 0;
+  bool tag = false;
+  double patience_s = 5;  // Tutti's ranks notice a dead one within a second, and say so
+};
+
+}  // namespace
+
+void AddRun(CLI::App& app, int& status) {
+  auto* const command = app.add_subcommand("run", "start the ranks of a program on this machine");
+  const auto options = std::make_shared<Options>();
+  options->ranks = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  command
+      ->add_option("PROGRAM", options->command, "the program and its arguments; one that ends in .py runs in python3")
+      ->required();
+  command->positionals_at_end();  // what follows PROGRAM is its own
+  command->add_option("-n,--ranks", options->ranks, "number of ranks; default: one for each processor")
+      ->check(CLI::Range(1, kMostRanks));
+  command->add_flag("--tag", options->tag, "begin each line of output with the number of its rank");
+  command
+      ->add_option("--patience", options->patience_s,
+                   "seconds that the other ranks have to end by themselves after one has failed")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->footer(
+      "Ranks find each other by RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as with "
+      "torchrun. The exit status is "
+      "that of the first rank that failed; 128 + N if signal N ended it.");
+  command->callback([options, &status] {
+    RanksWanted wanted{options->ranks, options->command, options->tag,
+                       std::chrono::milliseconds(static_cast<long>(options->patience_s * 1000))};
+    if (wanted.command.front().ends_with(".py")) wanted.command.insert(wanted.command.begin(), "python3");
+    status = RunRanks(wanted);
+  });
+}
+
+}  // namespace tutti::tools
