@@ -3,6 +3,13 @@
 #include "testing/ranks.h"
 
 namespace tutti::testing {
+namespace {
+
+constexpr std::size_t kFirstInPiece = Gpu::kPiece - 512;
+
+}  // namespace
+
+std::size_t Arena::PieceCount() const { return (kFirstInPiece + bytes_ + Gpu::kPiece - 1) / Gpu::kPiece; }
 
 Arena::Arena(Kind kind, std::size_t bytes) : kind_(kind), bytes_(bytes), send_(New()), receive_(New()) {}
 
@@ -15,6 +22,8 @@ Arena::~Arena() {
       delete[] buffer;
     } else if (kind_ == Kind::device) {
       gpu_->Free(buffer);
+    } else if (kind_ == Kind::in_pieces) {
+      gpu_->UnmapPieces(buffer - kFirstInPiece, PieceCount());
     } else {
       EXPECT_TRUE(Ok(tuttiMemFree(buffer)));
     }
@@ -24,6 +33,7 @@ Arena::~Arena() {
 std::byte* Arena::New() const {
   if (kind_ == Kind::plain) return new std::byte[bytes_];
   if (kind_ == Kind::device) return gpu_->Allocate(bytes_);
+  if (kind_ == Kind::in_pieces) return gpu_->MapPieces(PieceCount()) + kFirstInPiece;
   void* memory = nullptr;
   EXPECT_TRUE(Ok(tuttiMemAlloc(&memory, bytes_)));
   return static_cast<std::byte*>(memory);

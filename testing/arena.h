@@ -14,16 +14,17 @@ namespace tutti::testing {
 // A rank's send and receive memory, reused by one case after the other.
 class Arena {
  public:
-  enum class Kind { plain, allocated, device };
+  enum class Kind { plain, allocated, device, in_pieces };
   // `bytes` is each buffer's capacity; allocated memory comes from tuttiMemAlloc.
   Arena(Kind kind, std::size_t bytes);
-  // GPU memory. If the thread has a GPU, allocated memory is the GPU's, too.
+  // GPU memory. If the thread has a GPU, allocated memory is the GPU's, too. `in_pieces`: each buffer begins shortly before
+  // the end of a piece of Gpu::MapPieces.
   Arena(const Gpu& gpu, std::size_t bytes, Kind kind = Kind::device);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Registers both buffers as windows; collective. REQUIRES: allocated.
+  // Registers both buffers as windows; collective. REQUIRES: allocated, or in pieces.
   void Register(tuttiComm_t comm);
   void Deregister(tuttiComm_t comm);
 
@@ -37,6 +38,7 @@ class Arena {
 
  private:
   std::byte* New() const;
+  std::size_t PieceCount() const;
 
   Kind kind_;
   const Gpu* gpu_ = nullptr;

@@ -82,6 +82,51 @@ void Gpu::Get(void* to, const std::byte* from, std::size_t bytes) const {
 
 void Gpu::Free(std::byte* memory) const { Call("cuMemFree_v2", reinterpret_cast<Pointer>(memory)); }
 
+std::byte* Gpu::MapPieces(std::size_t count, bool shareable) const {
+  struct Location {
+    int type, id;
+  };
+  struct Properties {  // CUmemAllocationProp
+    int type, handle_types;
+    Location location;
+    void* windows;
+    unsigned char flags[8];
+  };
+  struct Access {
+    Location location;
+    int flags;
+  };
+  constexpr int kPinned = 1, kFileDescriptor = 1, kOnDevice = 1, kReadWrite = 3;
+  const Properties properties{kPinned, shareable ? kFileDescriptor : 0, {kOnDevice, ordinal_}, nullptr, {}};
+  const Access access{{kOnDevice, ordinal_}, kReadWrite};
+  Pointer base = 0;
+  Call("cuMemAddressReserve", &base, count * kPiece, std::size_t{0}, Pointer{0}, 0ULL);
+  for (std::size_t piece = 0; piece < count; ++piece) {
+    Pointer memory = 0;
+    const Pointer at = base + piece * kPiece;
+    Call("cuMemCreate", &memory, kPiece, &properties, 0ULL);
+    Call("cuMemMap", at, kPiece, std::size_t{0}, memory, 0ULL);
+    Call("cuMemSetAccess", at, kPiece, &access, std::size_t{1});
+    Call("cuMemRelease", memory);
+  }
+  return reinterpret_cast<std::byte*>(base);
+}
+
+void Gpu::UnmapPiece(std::byte* memory, std::size_t piece) const {
+  Call("cuMemUnmap", reinterpret_cast<Pointer>(memory) + piece * kPiece, kPiece);
+}
+
+void Gpu::UnmapPieces(std::byte* memory, std::size_t count) const {
+  for (std::size_t piece = 0; piece < count; ++piece) UnmapPiece(memory, piece);
+  Call("cuMemAddressFree", reinterpret_cast<Pointer>(memory), count * kPiece);
+}
+
+std::size_t Gpu::FreeBytes() const {
+  std::size_t free = 0, total = 0;
+  Call("cuMemGetInfo_v2", &free, &total);
+  return free;
+}
+
 tuttiStream_t Gpu::NewStream() const {
   constexpr unsigned kNonBlocking = 1;
   tuttiStream_t stream = nullptr;

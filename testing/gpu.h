@@ -31,6 +31,14 @@ class Gpu {
   std::byte* Allocate(std::size_t bytes) const;
   std::byte* AllocateShared(std::size_t bytes) const;
   void Free(std::byte* memory) const;
+  // Pieces of physical memory that are mapped side by side, as PyTorch's expandable segments are. `shareable`: other
+  // processes can get them.
+  static constexpr std::size_t kPiece = std::size_t{2} << 20;
+  std::byte* MapPieces(std::size_t count, bool shareable = true) const;
+  void UnmapPiece(std::byte* memory, std::size_t piece) const;
+  void UnmapPieces(std::byte* memory, std::size_t count) const;
+  // What other programs could take.
+  std::size_t FreeBytes() const;
   // Copies to the GPU's memory, and from it.
   void Put(std::byte* to, const void* from, std::size_t bytes) const;
   void Get(void* to, const std::byte* from, std::size_t bytes) const;

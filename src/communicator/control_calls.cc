@@ -88,7 +88,7 @@ tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
               on_gpu.front() ? "GPU" : "host", *other ? "GPU" : "host", other - on_gpu.begin());
       }
     }
-    if (mine) return device_->windows().Register(buffer, bytes, MakeAllGather());
+    if (mine) return device_->windows().Register(buffer, bytes, MakeAllGather(), InitDeadline());
     return windows_->Register(*fabric_, buffer, bytes, MakeAllGather(), InitDeadline());
   });
 }

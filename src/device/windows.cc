@@ -5,28 +5,75 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "transports/cuda/piece_exchange.h"
 #include "transports/shm/gather_values.h"
 
 namespace tutti::device {
-namespace {
-
 // A rank's part of a window, as offered to the others.
-struct Offer {
-  cuda_transport::ShareableBuffer buffer;
-  std::uint64_t address;  // for ranks of the same process
+struct DeviceWindows::Offer {
+  enum class How : std::uint8_t { not_at_all, by_handle, in_pieces, unmapped, not_shareable };
+
+  How how;
+  int device;                              // for ranks of the same process
+  cuda_transport::ShareableBuffer buffer;  // by_handle
+  std::uint64_t offset;                    // in_pieces: of the part in the first one
+  std::uint64_t address;                   // for ranks of the same process
   std::uint64_t bytes;
-  bool valid;
   memory::WindowNumbers::Taken taken;
 };
 
-Offer MakeOffer(const cuda_transport::CudaDevice& device, const void* buffer, std::size_t bytes,
-                const memory::WindowNumbers& numbers) {
-  const auto shareable = cuda_transport::ShareableBufferOf(device, buffer, bytes);
-  return {shareable.value_or(cuda_transport::ShareableBuffer{}), reinterpret_cast<std::uint64_t>(buffer), bytes,
-          shareable.has_value(), numbers.taken()};
+DeviceWindows::Offer DeviceWindows::MakeOffer(const void* buffer, std::size_t bytes,
+                                              const cuda_transport::Pieces& pieces) const {
+  Offer offer{
+      Offer::How::not_at_all, device_.ordinal(), {}, pieces.offset, reinterpret_cast<std::uint64_t>(buffer), bytes,
+      numbers_.taken()};
+  using Fault = cuda_transport::Pieces::Fault;
+  const bool leaves_process = std::ranges::any_of(shm_.local(), [this](int rank) { return !shm_.same_process(rank); });
+  if (pieces.fault == Fault::hole) {
+    offer.how = Offer::How::unmapped;
+  } else if (pieces.fault == Fault::not_shareable && leaves_process) {
+    offer.how = Offer::How::not_shareable;
+  } else if (!pieces.all.empty()) {
+    offer.how = Offer::How::in_pieces;
+  } else if (const auto shareable = cuda_transport::ShareableBufferOf(device_, buffer, bytes)) {
+    offer.how = Offer::How::by_handle;
+    offer.buffer = *shareable;
+  }
+  return offer;
 }
 
-}  // namespace
+void DeviceWindows::RequireShareable(const std::vector<Offer>& offers) {
+  const auto refuse = [&](Offer::How how, std::string_view what) {
+    std::vector<std::size_t> ranks;
+    for (std::size_t r = 0; r < offers.size(); ++r) {
+      if (offers[r].how == how) ranks.push_back(r);
+    }
+    if (ranks.empty()) return;
+    Throw(tuttiInvalidArgument, "buff is {}, on rank{} {}", what, ranks.size() > 1 ? "s" : "", fmt::join(ranks, ", "));
+  };
+  refuse(Offer::How::not_at_all,
+         "not inside one allocation of cudaMalloc or tuttiMemAlloc that other processes can open");
+  refuse(Offer::How::unmapped, "a range of cuMemMap with a part that is not mapped");
+  refuse(Offer::How::not_shareable,
+         "memory of cuMemCreate that was made without a handle type for other processes "
+         "(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)");
+}
+
+std::span<std::byte> DeviceWindows::Reach(int r, const Offer& offer, Window& window) const {
+  if (!shm_.is_local(r)) return {};
+  const auto rank = static_cast<std::size_t>(r);
+  if (window.mapped.size() > rank && window.mapped[rank].data() != nullptr) {
+    const auto& mapped = window.mapped[rank];
+    if (offer.offset > mapped.bytes() || offer.bytes > mapped.bytes() - offer.offset) {
+      Throw(tuttiInternalError, "rank {} offered {} bytes from byte {} of pieces that have {} bytes", r, offer.bytes,
+            offer.offset, mapped.bytes());
+    }
+    return {mapped.data() + offer.offset, offer.bytes};
+  }
+  if (shm_.same_process(r)) return {reinterpret_cast<std::byte*>(offer.address), offer.bytes};
+  window.opened.emplace_back(device_, offer.buffer.handle);
+  return {window.opened.back().Part(offer.buffer.offset, offer.bytes), offer.bytes};
+}
 
 DeviceWindows::DeviceWindows(const cuda_transport::CudaDevice& device, const shm::Fabric& shm)
     : device_(device),
@@ -38,45 +85,40 @@ DeviceWindows::DeviceWindows(const cuda_transport::CudaDevice& device, const shm
   cuda_transport::SideStream(device.driver(), device.context()).Zero(table_.data(), table_.bytes());
 }
 
-tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const shm::AllGather& all_gather) {
+tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const shm::AllGather& all_gather,
+                                     Deadline deadline) {
   CloseRetired();
-  const auto offers = shm::GatherValues(all_gather, MakeOffer(device_, buffer, bytes, numbers_));
-  std::vector<int> without;
+  const auto pieces = cuda_transport::PiecesUnder(device_.driver(), device_.context(), buffer, bytes);
+  const auto offers = shm::GatherValues(all_gather, MakeOffer(buffer, bytes, pieces));
+  RequireShareable(offers);
   std::vector<memory::WindowNumbers::Taken> taken;
-  for (std::size_t r = 0; r < offers.size(); ++r) {
-    if (!offers[r].valid) without.push_back(static_cast<int>(r));
-    taken.push_back(offers[r].taken);
-  }
-  if (!without.empty()) {
-    Throw(
-        tuttiInvalidArgument,
-        "buff is not inside one allocation of cudaMalloc or tuttiMemAlloc that other processes can open, on rank{} {}",
-        without.size() > 1 ? "s" : "", fmt::join(without, ", "));
-  }
+  for (const Offer& offer : offers) taken.push_back(offer.taken);
   const std::uint16_t number = memory::WindowNumbers::Free(taken, kMostWindows);
   Window window;
   window.handle = std::make_unique<tuttiWindow>(tuttiWindow{number});
   window.begin = static_cast<const std::byte*>(buffer);
   window.bytes = bytes;
-  std::vector<cuda_kernels::DeviceWindow> parts;  // by rank
-  for (int r = 0; r < shm_.nranks(); ++r) {
-    const Offer& offer = offers[static_cast<std::size_t>(r)];
-    if (!shm_.is_local(r)) {
-      parts.push_back({});
-      continue;
-    }
-    if (r == shm_.rank() || shm_.same_process(r)) {
-      parts.push_back({reinterpret_cast<const std::byte*>(offer.address), offer.bytes});
-      continue;
-    }
-    window.opened.emplace_back(device_, offer.buffer.handle);
-    parts.push_back({window.opened.back().Part(offer.buffer.offset, offer.bytes), offer.bytes});
+  std::vector<bool> in_pieces(offers.size());  // on ranks whose addresses do not work here
+  bool any_in_pieces = false;
+  for (std::size_t r = 0; r < offers.size(); ++r) {
+    if (offers[r].how != Offer::How::in_pieces) continue;
+    any_in_pieces = true;
+    const int rank = static_cast<int>(r);
+    in_pieces[r] = shm_.is_local(rank) && !(shm_.same_process(rank) && offers[r].device == device_.ordinal());
   }
-  // The kernels' table says that the others only read.
-  for (const auto& part : parts) window.parts.emplace_back(const_cast<std::byte*>(part.begin), part.bytes);
+  if (any_in_pieces) {
+    std::string why;
+    window.mapped = cuda_transport::ExchangePieces(device_, shm_, pieces, in_pieces, all_gather, deadline, &why);
+    if (!why.empty()) Throw(tuttiInvalidArgument, "buff cannot be mapped by all ranks: {}", why);
+  }
+  for (int r = 0; r < shm_.nranks(); ++r) {
+    window.parts.push_back(Reach(r, offers[static_cast<std::size_t>(r)], window));
+  }
+  std::vector<cuda_kernels::DeviceWindow> row;
+  for (const auto& part : window.parts) row.push_back({part.data(), part.size()});
   if (windows_.size() > number && !windows_[number].parts.empty()) --retired_;
   cuda_transport::SideStream(device_.driver(), device_.context())
-      .Copy(Row(number), parts.data(), parts.size() * sizeof parts.front());
+      .Copy(Row(number), row.data(), row.size() * sizeof row.front());
   numbers_.Take(number);
   all_gather({});  // no rank may use the window before every rank has it
   const std::lock_guard lock(mutex_);

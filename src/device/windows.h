@@ -16,6 +16,7 @@
 #include "src/memory/registered_buffers.h"
 #include "src/memory/windows.h"
 #include "transports/cuda/fabric.h"
+#include "transports/cuda/mapped_memory.h"
 
 namespace tutti::device {
 
@@ -28,7 +29,7 @@ class DeviceWindows {
 
   // Collective. Throws tuttiInvalidArgument, on every rank, if some rank's memory cannot be shared with other
   // processes; tuttiInternalError if a rank offers memory that is not all in one allocation.
-  tuttiWindow* Register(void* buffer, std::size_t bytes, const shm::AllGather& all_gather);
+  tuttiWindow* Register(void* buffer, std::size_t bytes, const shm::AllGather& all_gather, Deadline deadline);
   // Local. False, without effect, if the window is not one of these.
   bool Deregister(const tuttiWindow* window);
   // memory::PartOfWindow().
@@ -46,13 +47,21 @@ class DeviceWindows {
     const std::byte* begin = nullptr;
     std::size_t bytes = 0;
     std::vector<cuda_transport::OpenedMemory> opened;  // of ranks in other processes
+    std::vector<cuda_transport::MappedMemory> mapped;  // by rank, where its memory is mapped by hand
     std::vector<std::span<std::byte>> parts;           // by rank, as this rank's GPU reaches them
   };
+  struct Offer;
 
   // A window's row of the table, with an entry for each rank.
   cuda_kernels::DeviceWindow* Row(std::size_t window) const {
     return table() + window * static_cast<std::size_t>(shm_.nranks());
   }
+
+  Offer MakeOffer(const void* buffer, std::size_t bytes, const cuda_transport::Pieces& pieces) const;
+  // Throws tuttiInvalidArgument if some rank's memory cannot be shared.
+  static void RequireShareable(const std::vector<Offer>& offers);
+  // Where this rank's GPU reaches that rank's part. Opens other processes' memory for that.
+  std::span<std::byte> Reach(int rank, const Offer& offer, Window& window) const;
 
   const cuda_transport::CudaDevice& device_;
   const shm::Fabric& shm_;

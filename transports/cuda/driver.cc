@@ -64,6 +64,7 @@ struct Loaded {
     bind(driver.cuCtxGetDevice, "cuCtxGetDevice");
     bind(driver.cuCtxPushCurrent, "cuCtxPushCurrent_v2");
     bind(driver.cuCtxPopCurrent, "cuCtxPopCurrent_v2");
+    bind(driver.cuCtxSynchronize, "cuCtxSynchronize");
     bind(driver.cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess");
     bind(driver.cuModuleLoadData, "cuModuleLoadData");
     bind(driver.cuModuleUnload, "cuModuleUnload");
@@ -100,12 +101,6 @@ struct Loaded {
     bind(driver.cuEventDestroy, "cuEventDestroy_v2");
     bind(driver.cuEventRecord, "cuEventRecord");
     bind(driver.cuEventQuery, "cuEventQuery");
-    BindMulticast();
-  }
-
-  void BindMulticast() {
-    SharedLibrary library(kLibrary);
-    const auto bind = [&](auto*& function, const char* name) { library.Find(function, name); };
     bind(driver.cuMemCreate, "cuMemCreate");
     bind(driver.cuMemRelease, "cuMemRelease");
     bind(driver.cuMemAddressReserve, "cuMemAddressReserve");
@@ -115,6 +110,15 @@ struct Loaded {
     bind(driver.cuMemSetAccess, "cuMemSetAccess");
     bind(driver.cuMemExportToShareableHandle, "cuMemExportToShareableHandle");
     bind(driver.cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle");
+    bind(driver.cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle");
+    bind(driver.cuMemGetAllocationPropertiesFromHandle, "cuMemGetAllocationPropertiesFromHandle");
+    bind(driver.cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity");
+    BindMulticast();
+  }
+
+  void BindMulticast() {
+    SharedLibrary library(kLibrary);
+    const auto bind = [&](auto*& function, const char* name) { library.Find(function, name); };
     bind(driver.cuMulticastCreate, "cuMulticastCreate");
     bind(driver.cuMulticastAddDevice, "cuMulticastAddDevice");
     bind(driver.cuMulticastBindMem, "cuMulticastBindMem");

@@ -37,7 +37,7 @@ struct CuMemoryProperties {  // CUmemAllocationProp
   int handle_types;
   CuLocation location;
   void* windows;
-  std::uint8_t flags[8];
+  std::uint8_t compression, rdma, other_flags[6];
 };
 struct CuAccess {  // CUmemAccessDesc
   CuLocation location;
@@ -60,7 +60,8 @@ inline constexpr CuResult kCuErrorPeerAccessAlreadyEnabled = 704;
 // CUdevice_attribute
 inline constexpr int kCuMemoryClockKhz = 36, kCuMemoryBusBits = 37, kCuMultiprocessors = 16, kCuPciBus = 33,
                      kCuPciDevice = 34, kCuPciDomain = 50, kCuMajor = 75, kCuMinor = 76, kCuCooperativeLaunch = 95,
-                     kCuMemoryPools = 115, kCuMulticast = 132;
+                     kCuVirtualMemory = 102, kCuFileHandles = 103, kCuVirtualMemoryRdma = 110, kCuMemoryPools = 115,
+                     kCuMulticast = 132;
 // CUdevice_P2PAttribute
 inline constexpr int kCuP2pAllAtomics = 3;
 // CUpointer_attribute
@@ -78,9 +79,10 @@ inline constexpr unsigned kCuIpcLazyPeerAccess = 1;
 inline constexpr int kCuCaptureActive = 1;       // CUstreamCaptureStatus
 inline constexpr int kCuCaptureModeRelaxed = 2;  // CUstreamCaptureMode
 inline constexpr unsigned kCuSetCaptureDependencies = 1;
-// CUmemAllocationType, CUmemAllocationHandleType, CUmemLocationType, CUmemAccess_flags, CUmulticastGranularity_flags
+// CUmemAllocationType, CUmemAllocationHandleType, CUmemLocationType, CUmemAccess_flags; of CUmemAllocationGranularity_flags
+// and CUmulticastGranularity_flags
 inline constexpr int kCuPinnedMemory = 1, kCuFileDescriptor = 1, kCuOnDevice = 1, kCuReadWrite = 3;
-inline constexpr int kCuLeastGranularity = 0;
+inline constexpr int kCuLeastGranularity = 0, kCuBestGranularity = 1;
 
 struct CudaDriver {
   CuResult (*cuInit)(unsigned flags);
@@ -98,6 +100,7 @@ struct CudaDriver {
   CuResult (*cuCtxGetDevice)(CuDevice* device);
   CuResult (*cuCtxPushCurrent)(CuContext context);
   CuResult (*cuCtxPopCurrent)(CuContext* context);
+  CuResult (*cuCtxSynchronize)();
   CuResult (*cuCtxEnablePeerAccess)(CuContext peer, unsigned flags);
   CuResult (*cuModuleLoadData)(CuModule* module, const void* image);
   CuResult (*cuModuleUnload)(CuModule module);
@@ -140,7 +143,7 @@ struct CudaDriver {
   CuResult (*cuEventRecord)(CuEvent event, CuStream stream);
   CuResult (*cuEventQuery)(CuEvent event);
 
-  // Null in drivers before CUDA 12.1, which have no multicast.
+  // Memory that is mapped to addresses by hand (mapped_memory.h).
   CuResult (*cuMemCreate)(CuMemory* memory, std::size_t bytes, const CuMemoryProperties* properties,
                           std::uint64_t flags);
   CuResult (*cuMemRelease)(CuMemory memory);
@@ -152,6 +155,11 @@ struct CudaDriver {
   CuResult (*cuMemSetAccess)(CuPointer pointer, std::size_t bytes, const CuAccess* access, std::size_t count);
   CuResult (*cuMemExportToShareableHandle)(void* handle, CuMemory memory, int type, std::uint64_t flags);
   CuResult (*cuMemImportFromShareableHandle)(CuMemory* memory, void* handle, int type);
+  CuResult (*cuMemRetainAllocationHandle)(CuMemory* memory, void* pointer);
+  CuResult (*cuMemGetAllocationPropertiesFromHandle)(CuMemoryProperties* properties, CuMemory memory);
+  CuResult (*cuMemGetAllocationGranularity)(std::size_t* bytes, const CuMemoryProperties* properties, int option);
+
+  // Null in drivers before CUDA 12.1, which have no multicast.
   CuResult (*cuMulticastCreate)(CuMemory* object, const CuMulticastProperties* properties);
   CuResult (*cuMulticastAddDevice)(CuMemory object, CuDevice device);
   CuResult (*cuMulticastBindMem)(CuMemory object, std::size_t offset, CuMemory memory, std::size_t memory_offset,

@@ -12,6 +12,7 @@
 #include "base/fork_safe_mutex.h"
 #include "base/numbers/rounding.h"
 #include "base/threads/made_once.h"
+#include "transports/cuda/phase.h"
 #include "transports/shm/descriptor_exchange.h"
 #include "transports/shm/gather_values.h"
 #include "transports/shm/process_register.h"
@@ -42,38 +43,7 @@ std::string WhyNot(const std::vector<Introduction>& all, bool one_host) {
   return all.size() > 1 ? "" : "there is one rank";
 }
 
-// Collective: does this rank's part of a phase. The reason why some rank's part failed, the same on all ranks; "": none.
-template <typename Part>
-std::string InPhase(const shm::AllGather& all_gather, Part&& part) {
-  std::string why;
-  try {
-    part();
-  } catch (const Error& error) {
-    why = error.what();
-  }
-  const auto all = all_gather(std::as_bytes(std::span(why)));
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    if (all[r].empty()) continue;
-    return fmt::format("rank {}: {}", r, std::string(reinterpret_cast<const char*>(all[r].data()), all[r].size()));
-  }
-  return "";
-}
-
 }  // namespace
-
-// The multicast object, as a process knows it.
-class TeamMemory::Object {
- public:
-  Object(const CudaDriver& driver, CuMemory handle) : driver_(driver), handle_(handle) {}
-  ~Object() { driver_.cuMemRelease(handle_); }
-  Object(const Object&) = delete;
-  Object& operator=(const Object&) = delete;
-  CuMemory handle() const { return handle_; }
-
- private:
-  const CudaDriver& driver_;
-  CuMemory handle_;
-};
 
 TeamMemory::TeamMemory(const CudaDevice& device, std::size_t granularity, std::size_t bytes)
     : device_(device), granularity_(granularity), bytes_(bytes) {
@@ -125,11 +95,8 @@ std::unique_ptr<TeamMemory> TeamMemory::Make(const CudaDevice& device, const shm
     properties.bytes = team->bytes_;
     CuMemory object = 0;
     driver.Check(driver.cuMulticastCreate(&object, &properties), "cuMulticastCreate");
-    team->object_ = std::make_shared<Object>(driver, object);
-    int fd = -1;
-    driver.Check(driver.cuMemExportToShareableHandle(&fd, object, kCuFileDescriptor, 0),
-                 "cuMemExportToShareableHandle");
-    shared = shm::FileDescriptor(fd);
+    team->object_ = std::make_shared<PhysicalMemory>(driver, object);
+    shared = team->object_->Export();
   });
   if (!why->empty()) return nullptr;
 
@@ -137,27 +104,23 @@ std::unique_ptr<TeamMemory> TeamMemory::Make(const CudaDevice& device, const shm
   if (makes) offer.emplace(shm.rank(), team->object_);
   const auto keys = shm::GatherValues(all_gather, offer ? offer->key() : shm::RegisterKey{});
   std::string import_error;
-  const auto import = [&](int fd) {
+  const auto import = [&](const shm::FileDescriptor& file) {
     const CurrentDevice current(driver, device.context());
-    CuMemory object = 0;
-    driver.Check(driver.cuMemImportFromShareableHandle(
-                     &object, reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd)), kCuFileDescriptor),
-                 "cuMemImportFromShareableHandle");
-    team->object_ = std::make_shared<Object>(driver, object);
+    team->object_ = std::make_shared<PhysicalMemory>(PhysicalMemory::Import(driver, file));
   };
   const int mine = shared.get();
   shm::ExchangeDescriptors(shm.locality(), std::span(&mine, 1), all_gather, deadline,
                            [&](int r, const std::vector<shm::FileDescriptor>& fds) {
                              if (r != kFirst) return;
                              try {
-                               import(fds.at(0).get());
+                               import(fds.at(0));
                              } catch (const Error& error) {
                                import_error = error.what();
                              }
                            });
   *why = InPhase(all_gather, [&] {
     if (!import_error.empty()) Throw(tuttiUnhandledCudaError, "{}", import_error);
-    if (!makes && shm.same_process(kFirst)) team->object_ = shm::FindOffer<Object>(keys[kFirst], kFirst);
+    if (!makes && shm.same_process(kFirst)) team->object_ = shm::FindOffer<PhysicalMemory>(keys[kFirst], kFirst);
     if (team->object_ == nullptr) Throw(tuttiRemoteError, "rank {} of this process left", kFirst);
     const CurrentDevice current(driver, device.context());
     driver.Check(driver.cuMulticastAddDevice(team->object_->handle(), team->number_), "cuMulticastAddDevice");
@@ -166,8 +129,7 @@ std::unique_ptr<TeamMemory> TeamMemory::Make(const CudaDevice& device, const shm
   // Memory can be bound only when all devices belong to the object.
   *why = InPhase(all_gather, [&] {
     const CurrentDevice current(driver, device.context());
-    const CuMemoryProperties properties{
-        kCuPinnedMemory, kCuFileDescriptor, {kCuOnDevice, device.ordinal()}, nullptr, {}};
+    const auto properties = ShareableMemoryOf(device.ordinal());
     driver.Check(driver.cuMemCreate(&team->memory_, team->bytes_, &properties, 0), "cuMemCreate");
     driver.Check(driver.cuMulticastBindMem(team->object_->handle(), 0, team->memory_, 0, team->bytes_, 0),
                  "cuMulticastBindMem");

@@ -10,6 +10,7 @@
 
 #include "base/deadline.h"
 #include "transports/cuda/cuda_device.h"
+#include "transports/cuda/mapped_memory.h"
 #include "transports/shm/fabric.h"
 
 namespace tutti::cuda_transport {
@@ -33,7 +34,6 @@ class TeamMemory {
   static void Abandon(std::unique_ptr<TeamMemory> memory);
 
  private:
-  class Object;
   struct Mapped {
     CuPointer address = 0;
     bool mapped = false;
@@ -46,7 +46,7 @@ class TeamMemory {
   const CudaDevice& device_;
   CuDevice number_ = 0;
   std::size_t granularity_, bytes_;
-  std::shared_ptr<Object> object_;
+  std::shared_ptr<PhysicalMemory> object_;  // the multicast object, as this process knows it
   CuMemory memory_ = 0;
   bool bound_ = false;
   Mapped own_, all_;

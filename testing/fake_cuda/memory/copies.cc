@@ -18,33 +18,52 @@
 namespace tutti::standin {
 namespace {
 
+// Bytes where the driver itself reaches them.
+struct Part {
+  std::byte* data;
+  std::size_t bytes;
+  std::shared_ptr<Mapping> mapping;  // keeps them; null: the caller's own
+};
+
 // One end of a copy: memory inside a range that the driver knows, or pageable host memory, which it does not know.
 struct End {
   bool pageable;
-  std::byte* data;                                 // where the driver itself reaches it
-  std::vector<std::shared_ptr<Mapping>> mappings;  // keep it
+  std::vector<Part> parts;  // one after the other
 };
 
 // Memory without an address of its own may have been mapped piece by piece to addresses that follow each other.
-void CheckPieces(const Range& first, std::uintptr_t end, std::vector<std::shared_ptr<Mapping>>& mappings) {
-  Require(first.kind == Kind::kMapped, CUDA_ERROR_INVALID_VALUE);
-  Require(!TheEnvironment().apart, CUDA_ERROR_NOT_SUPPORTED);  // the driver's own views do not follow each other
-  for (std::uintptr_t at = first.address + first.bytes; at < end;) {
-    const auto piece = Ranges::Instance().Find(at);
-    Require(piece && piece->kind == Kind::kMapped && piece->device == first.device, CUDA_ERROR_INVALID_VALUE);
-    mappings.push_back(piece->mapping);
-    at = piece->address + piece->bytes;
+End Check(std::uintptr_t address, std::size_t bytes) {
+  const auto first = Ranges::Instance().Find(address);
+  if (!first || first->mapping == nullptr) {
+    Require(!first || bytes <= first->bytes - (address - first->address), CUDA_ERROR_INVALID_VALUE);
+    return {!first, {{static_cast<std::byte*>(Pointer(address)), bytes, nullptr}}};
   }
+  End end{false, {}};
+  for (std::size_t done = 0; done == 0 || done < bytes;) {
+    const auto range = Ranges::Instance().Find(address + done);
+    const bool follows = range && range->kind == Kind::kMapped && range->device == first->device;
+    Require(done == 0 || (first->kind == Kind::kMapped && follows), CUDA_ERROR_INVALID_VALUE);
+    const std::size_t from_start = address + done - range->address;
+    const std::size_t part = std::min(bytes - done, range->bytes - from_start);
+    end.parts.push_back({range->mapping->view() + from_start, part, range->mapping});
+    done += part;
+    if (bytes == 0) break;
+  }
+  return end;
 }
 
-End Check(std::uintptr_t address, std::size_t bytes) {
-  const auto range = Ranges::Instance().Find(address);
-  if (!range) return {true, static_cast<std::byte*>(Pointer(address)), {}};
-  const std::size_t from_start = address - range->address;
-  std::vector<std::shared_ptr<Mapping>> mappings{range->mapping};
-  if (bytes > range->bytes - from_start) CheckPieces(*range, address + bytes, mappings);
-  if (range->mapping == nullptr) return {false, static_cast<std::byte*>(Pointer(address)), {}};
-  return {false, range->mapping->view() + from_start, std::move(mappings)};
+// Both are equally long.
+void Move(const End& to, const End& from) {
+  std::size_t t = 0, f = 0, in_to = 0, in_from = 0;
+  while (t < to.parts.size() && f < from.parts.size()) {
+    const auto &target = to.parts[t], &source = from.parts[f];
+    const std::size_t bytes = std::min(target.bytes - in_to, source.bytes - in_from);
+    std::memmove(target.data + in_to, source.data + in_from, bytes);
+    in_to += bytes;
+    in_from += bytes;
+    if (in_to == target.bytes) ++t, in_to = 0;
+    if (in_from == source.bytes) ++f, in_from = 0;
+  }
 }
 
 void RequireKnown(std::uintptr_t address, std::size_t bytes) {
@@ -63,11 +82,14 @@ void Copy(CUstream handle, std::uintptr_t to, std::uintptr_t from, std::size_t b
   const End target = Check(to, bytes);
   const End source = Check(from, bytes);
   if (source.pageable && !target.pageable && !Captured(*stream)) {
-    auto taken = std::make_shared<const std::vector<std::byte>>(source.data, source.data + bytes);
-    Enqueue(stream, [target, taken = std::move(taken)] { std::memcpy(target.data, taken->data(), taken->size()); });
+    const std::byte* const data = source.parts.front().data;
+    auto taken = std::make_shared<std::vector<std::byte>>(data, data + bytes);
+    Enqueue(stream, [target, taken = std::move(taken)] {
+      Move(target, {false, {{taken->data(), taken->size(), nullptr}}});
+    });
     return;
   }
-  const auto done = Enqueue(stream, [=] { std::memmove(target.data, source.data, bytes); });
+  const auto done = Enqueue(stream, [=] { Move(target, source); });
   if (target.pageable) done.MakeCallerWait();
 }
 
@@ -91,7 +113,9 @@ Moment Fill(CUstream handle, CUdeviceptr to, T value, std::size_t count) {
   const End target = Check(to, count * sizeof(T));
   // A library unaware of the driver hands out ordinary memory as a device's (environment.h).
   Require(TheEnvironment().synchronous || count == 0 || !target.pageable, CUDA_ERROR_INVALID_VALUE);
-  return Enqueue(stream, [=] { std::fill_n(reinterpret_cast<T*>(target.data), count, value); });
+  return Enqueue(stream, [=] {
+    for (const auto& part : target.parts) std::fill_n(reinterpret_cast<T*>(part.data), part.bytes / sizeof(T), value);
+  });
 }
 
 }  // namespace

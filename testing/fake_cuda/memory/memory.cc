@@ -127,7 +127,8 @@ std::size_t Ranges::DeviceBytes(CUdevice device) const {
   const std::lock_guard lock(mutex_);
   std::size_t bytes = 0;
   for (const auto& [address, range] : ranges_) {
-    if (range.OnDevice() && range.kind != Kind::kImported && range.device == device) bytes += range.bytes;
+    if (range.OnDevice() && range.kind != Kind::kImported && !range.foreign && range.device == device)
+      bytes += range.bytes;
   }
   return bytes;
 }

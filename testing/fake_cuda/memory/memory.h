@@ -57,6 +57,7 @@ struct Range {
   Kind kind;
   CUdevice device;
   std::uint64_t id = 0;              // never reused
+  bool foreign = false;              // kMapped: another process has made the memory
   std::shared_ptr<Mapping> mapping;  // null: the caller's own memory
 
   bool OnDevice() const {

@@ -6,6 +6,7 @@
 #include <cuda.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,6 +15,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -46,9 +49,27 @@ struct Table {
   std::array<Bound, HostMulticast::kMostPlaces> memory;  // by device; process 0: none
 };
 
+// What a file of physical memory tells by its name, as other processes know it, too.
+struct Nature {
+  CUdevice device = 0;
+  int handle_types = 0;
+  pid_t maker = 0;
+};
+constexpr const char* kNatureFormat = "tutti-standin-memory-%d-%d-%d";
+
+std::optional<Nature> NatureOf(int file) {
+  char link[64], name[128] = "";
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+  if (readlink(link, name, sizeof name - 1) < 0) return std::nullopt;
+  Nature nature;
+  const auto format = std::string("/memfd:") + kNatureFormat;
+  if (std::sscanf(name, format.c_str(), &nature.device, &nature.handle_types, &nature.maker) != 3) return std::nullopt;
+  return nature;
+}
+
 class Object {
  public:
-  Object(int file, std::size_t bytes, CUdevice device) : file_(file), bytes_(bytes), device_(device) {}
+  Object(int file, std::size_t bytes, Nature nature) : file_(file), bytes_(bytes), nature_(nature) {}
   // Makes a multicast object. Takes over `file`.
   explicit Object(int file) : file_(file) {
     void* const pages = mmap(nullptr, sizeof(Table), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -64,13 +85,14 @@ class Object {
 
   int file() const { return file_; }
   std::size_t bytes() const { return table_ != nullptr ? table_->bytes : bytes_; }
-  CUdevice device() const { return device_; }
+  CUdevice device() const { return nature_.device; }
+  const Nature& nature() const { return nature_; }
   Table* table() const { return table_; }
 
  private:
   const int file_;
   std::size_t bytes_ = 0;
-  CUdevice device_ = 0;
+  Nature nature_;
   Table* table_ = nullptr;
 };
 
@@ -85,8 +107,8 @@ std::shared_ptr<Object> MulticastOf(CUmemGenericAllocationHandle handle) {
   return object;
 }
 
-int NewFile(std::size_t bytes) {
-  const int file = memfd_create("tutti-standin", MFD_CLOEXEC);
+int NewFile(std::size_t bytes, const char* name = "tutti-standin") {
+  const int file = memfd_create(name, MFD_CLOEXEC);
   Require(file >= 0, CUDA_ERROR_OUT_OF_MEMORY);
   if (ftruncate(file, static_cast<off_t>(bytes)) == 0) return file;
   close(file);
@@ -158,7 +180,12 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes, co
                 properties->location.id < TheEnvironment().devices,
             CUDA_ERROR_INVALID_VALUE);
     MayWaitForKernels();
-    *handle = NumberOf(Objects().Add(std::make_shared<Object>(NewFile(bytes), bytes, properties->location.id)));
+    Require(bytes <= TheEnvironment().memory_bytes - Ranges::Instance().DeviceBytes(properties->location.id),
+            CUDA_ERROR_OUT_OF_MEMORY);
+    const Nature nature{properties->location.id, static_cast<int>(properties->requestedHandleTypes), getpid()};
+    char name[64];
+    std::snprintf(name, sizeof name, kNatureFormat, nature.device, nature.handle_types, nature.maker);
+    *handle = NumberOf(Objects().Add(std::make_shared<Object>(NewFile(bytes, name), bytes, nature)));
   });
 }
 
@@ -174,7 +201,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
     *properties = {};
     properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties->location = {CU_MEM_LOCATION_TYPE_DEVICE, object->device()};
-    properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    properties->requestedHandleTypes = static_cast<CUmemAllocationHandleType>(object->nature().handle_types);
   });
 }
 
@@ -184,7 +211,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
     const auto range = Ranges::Instance().Find(Address(pointer));
     Require(range && range->kind == Kind::kMapped, CUDA_ERROR_INVALID_VALUE);
     const int file = fcntl(range->mapping->file(), F_DUPFD_CLOEXEC, 0);
-    *handle = NumberOf(Objects().Add(std::make_shared<Object>(file, range->bytes, range->device)));
+    *handle = NumberOf(Objects().Add(std::make_shared<Object>(file, range->bytes, NatureOf(file).value_or(Nature{}))));
   });
 }
 
@@ -219,6 +246,7 @@ CUresult cuMemMap(CUdeviceptr pointer, std::size_t bytes, std::size_t offset, CU
                             .bytes = bytes,
                             .kind = Kind::kMapped,
                             .device = object->device(),
+                            .foreign = object->nature().maker != getpid(),
                             .mapping = std::move(mapping)});
   });
 }
@@ -237,12 +265,17 @@ CUresult cuMemUnmap(CUdeviceptr pointer, std::size_t /*bytes*/) {
   });
 }
 
-CUresult cuMemSetAccess(CUdeviceptr /*pointer*/, std::size_t /*bytes*/, const CUmemAccessDesc* access,
-                        std::size_t count) {
+CUresult cuMemSetAccess(CUdeviceptr pointer, std::size_t bytes, const CUmemAccessDesc* access, std::size_t count) {
   return Answer([&] {
-    Require(count == 1 && access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE &&
-                access->location.type == CU_MEM_LOCATION_TYPE_DEVICE,
-            CUDA_ERROR_INVALID_VALUE);
+    const auto range = Ranges::Instance().Find(pointer);  // none: a multicast address
+    Require(!range || (range->kind == Kind::kMapped && bytes > 0), CUDA_ERROR_INVALID_VALUE);
+    for (std::size_t i = 0; i < count; ++i) {
+      Require(access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE &&
+                  access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                  access[i].location.id < TheEnvironment().devices,
+              CUDA_ERROR_INVALID_VALUE);
+      Require(!range || Reaches(access[i].location.id, range->device), CUDA_ERROR_INVALID_DEVICE);
+    }
   });
 }
 
@@ -250,16 +283,25 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
                                       CUmemAllocationHandleType type, unsigned long long flags) {
   return Answer([&] {
     Require(type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && flags == 0, CUDA_ERROR_NOT_SUPPORTED);
-    *static_cast<int*>(shareable) = fcntl(Objects().Find(HandleOf(handle))->file(), F_DUPFD_CLOEXEC, 0);
+    const auto object = Objects().Find(HandleOf(handle));
+    Require(object->table() != nullptr || (object->nature().handle_types & type) != 0, CUDA_ERROR_NOT_SUPPORTED);
+    *static_cast<int*>(shareable) = fcntl(object->file(), F_DUPFD_CLOEXEC, 0);
   });
 }
 
-// Imports multicast objects only: the library imports nothing else this way.
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shareable,
                                         CUmemAllocationHandleType type) {
   return Answer([&] {
     Require(type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
     const int theirs = static_cast<int>(Address(shareable));
+    if (const auto nature = NatureOf(theirs)) {
+      struct stat found {};
+      Require(fstat(theirs, &found) == 0 && nature->device < TheEnvironment().devices, CUDA_ERROR_INVALID_VALUE);
+      auto object =
+          std::make_shared<Object>(fcntl(theirs, F_DUPFD_CLOEXEC, 0), static_cast<std::size_t>(found.st_size), *nature);
+      *handle = NumberOf(Objects().Add(std::move(object)));
+      return;
+    }
     std::uint64_t mark = 0;
     Require(pread(theirs, &mark, sizeof mark, 0) == sizeof mark && mark == kMulticastMark, CUDA_ERROR_INVALID_VALUE);
     *handle = NumberOf(Objects().Add(std::make_shared<Object>(fcntl(theirs, F_DUPFD_CLOEXEC, 0))));

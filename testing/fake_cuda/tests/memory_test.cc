@@ -240,5 +240,32 @@ TEST_F(Pieces, HaveHandlesAgain) {
   Unmap(1);
 }
 
+TEST_F(Pieces, AreSharedByDescriptorIfTheirMakerAskedForThat) {
+  CUmemGenericAllocationHandle handle = 0;
+  int file = -1;
+  ASSERT_EQ(cuMemCreate(&handle, kPiece, &properties_, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+            CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  Map(0);
+  ASSERT_EQ(cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(base_)), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  void* const number = reinterpret_cast<void*>(static_cast<std::uintptr_t>(file));
+  ASSERT_EQ(cuMemImportFromShareableHandle(&handle, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), CUDA_SUCCESS);
+  close(file);
+  ASSERT_EQ(cuMemMap(base_ + kPiece, kPiece, 0, handle, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  const std::array<CUmemAccessDesc, 2> accesses{{{properties_.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+                                                 {properties_.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}};
+  EXPECT_EQ(cuMemSetAccess(base_ + kPiece, kPiece, accesses.data(), accesses.size()), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemSetAccess(base_, 0, accesses.data(), accesses.size()), CUDA_ERROR_INVALID_VALUE);
+  *As<unsigned>(base_) = 17;
+  EXPECT_EQ(*As<unsigned>(base_ + kPiece), 17U);
+  Unmap(0);
+  Unmap(1);
+}
+
 }  // namespace
 }  // namespace tutti::standin
