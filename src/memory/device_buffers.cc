@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fork_safe_mutex.h"
 #include "base/threads/made_once.h"
+#include "src/memory/memory.h"
 
 namespace tutti::memory {
 namespace {
@@ -195,7 +196,7 @@ bool PeersMayReach(const cuda_transport::CudaDevice& device, const void* pointer
   void* value = &capable;
   const auto result = device.driver().cuPointerGetAttributes(1, &attribute, &value,
                                                              reinterpret_cast<cuda_transport::CuPointer>(pointer));
-  return result == cuda_transport::kCuSuccess && capable != 0;
+  return (result == cuda_transport::kCuSuccess && capable != 0) || IsAllocatedOnDevice(pointer);
 }
 
 bool DeviceReads(const cuda_transport::CudaDevice& device, const void* pointer) {

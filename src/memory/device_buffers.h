@@ -58,7 +58,7 @@ bool IsGpuMemory(const cuda_transport::CudaDevice& device, const void* pointer);
 bool DeviceReads(const cuda_transport::CudaDevice& device, const void* pointer);
 
 // Whether kernels on other devices of this process, with peer access enabled, can read this memory of `device`. They
-// cannot read pools and mappings (cudaMallocAsync, cuMemMap), whose access is controlled separately.
+// cannot read pools and mappings (cudaMallocAsync, cuMemMap), whose access is controlled separately, but for tuttiMemAlloc's.
 bool PeersMayReach(const cuda_transport::CudaDevice& device, const void* pointer);
 
 }  // namespace tutti::memory

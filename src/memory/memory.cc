@@ -12,6 +12,7 @@
 #include "base/fork_safe_mutex.h"
 #include "base/threads/made_once.h"
 #include "src/memory/device_buffers.h"
+#include "transports/cuda/lent_memory.h"
 #include "transports/cuda/resources.h"
 #include "transports/shm/segment.h"
 
@@ -21,7 +22,7 @@ namespace {
 struct Registry {
   ForkSafeMutex mutex;
   std::map<std::uintptr_t, shm::Segment> segments;  // by first address
-  std::map<std::uintptr_t, cuda_transport::CudaMemory> on_devices;
+  std::map<std::uintptr_t, cuda_transport::LentMemory> on_devices;
 };
 
 Registry& TheRegistry() {
@@ -35,7 +36,7 @@ void* AllocateOnDevice(std::size_t bytes) {
   const auto& driver = *cuda_transport::LoadedCudaDriver();
   cuda_transport::CuContext context = nullptr;
   driver.Check(driver.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
-  auto memory = cuda_transport::CudaMemory::OnDevice(driver, context, bytes);
+  cuda_transport::LentMemory memory(driver, context, bytes);
   cuda_transport::SideStream(driver, context).Zero(memory.data(), bytes);
   void* const data = memory.data();
   auto& registry = TheRegistry();
@@ -75,6 +76,17 @@ void FreeShared(void* pointer) {
   if (segment.empty() && on_device.empty()) {
     Throw(tuttiInvalidArgument, "ptr {} was not allocated by tuttiMemAlloc, or has been freed", pointer);
   }
+  if (!on_device.empty()) on_device.mapped().AwaitKernels();  // as cudaFree does
+}
+
+bool IsAllocatedOnDevice(const void* pointer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  auto& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  const auto after = registry.on_devices.upper_bound(address);
+  if (after == registry.on_devices.begin()) return false;
+  const auto& [begin, memory] = *std::prev(after);
+  return address - begin < memory.bytes();
 }
 
 std::optional<AllocationView> FindAllocation(const void* pointer, std::size_t bytes) {

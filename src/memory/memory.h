@@ -23,6 +23,9 @@ struct AllocationView {
 void* AllocateShared(std::size_t bytes);
 // Throws tuttiInvalidArgument if the pointer is not the start of a live allocation. Null is allowed.
 void FreeShared(void* pointer);
+// Whether the pointer lies in memory of a GPU that AllocateShared() gave and FreeShared() has not taken back. All GPUs of
+// this process that can reach that one may use it.
+bool IsAllocatedOnDevice(const void* pointer);
 // The host allocation that holds all of [pointer, pointer + bytes), if any. The result outlives FreeShared.
 std::optional<AllocationView> FindAllocation(const void* pointer, std::size_t bytes);
 

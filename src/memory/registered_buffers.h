@@ -7,12 +7,16 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "executors/cuda/kernels/device_plan.h"
 #include "executors/host/run.h"
 #include "transports/cuda/fabric.h"
+#include "transports/cuda/lent_memory.h"
+#include "transports/shm/descriptor_mail.h"
 
 namespace tutti::memory {
 
@@ -39,11 +43,26 @@ class RegisteredBuffers {
  private:
   struct Entry;
   struct Board;  // in shared memory, one per rank
+  struct Opened {
+    cuda_transport::OpenedMemory by_handle;
+    cuda_transport::BorrowedMemory by_descriptor;
+  };
+  // The descriptor of a buffer of this rank, and the ranks that have yet to get it.
+  struct Given {
+    shm::FileDescriptor file;
+    std::vector<int> waiting;
+  };
 
   Board& BoardOf(int rank) const;
   // The generation of `owner`'s entry that `rank` has seen.
   std::atomic<std::uint32_t>& Seen(int rank, int owner, std::size_t entry) const;
-  void Open(int owner, std::size_t entry);
+  // False if its descriptor has yet to come.
+  bool Open(int owner, std::size_t entry);
+  // Where this rank's GPU reaches it; opens or maps it. Null: its descriptor has yet to come.
+  const std::byte* Reach(int owner, std::size_t entry, std::uint32_t generation);
+  // Sends descriptors of this rank's buffers to those that have not got them, and takes those that have come.
+  void SendFiles();
+  void TakeFiles();
   // Writes the buffer's entry in the kernels' table.
   void Write(int owner, std::size_t entry, const cuda_kernels::DeviceWindow& part);
   bool Answered(std::size_t entry, std::uint32_t generation) const;
@@ -55,7 +74,11 @@ class RegisteredBuffers {
   cuda_transport::SideStream side_;
   std::vector<shm::Segment> boards_;                               // by rank
   std::vector<std::uint32_t> changes_;                             // changes already looked at, by rank
-  std::vector<std::vector<cuda_transport::OpenedMemory>> opened_;  // by rank and entry
+  std::vector<std::vector<Opened>> opened_;                        // by rank and entry
+  shm::DescriptorMail mail_;
+  std::vector<Given> given_;  // by entry of this rank
+  // By rank and entry: what has come.
+  std::map<std::pair<int, std::uint32_t>, shm::DescriptorMail::Delivery> taken_;
 };
 
 }  // namespace tutti::memory

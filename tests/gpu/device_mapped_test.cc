@@ -1,27 +1,15 @@
 // Windows on memory that is mapped by hand: PyTorch's expandable segments, and what tuttiMemAlloc gives.
 #include <cstdlib>
-#include <ostream>
 #include <vector>
 
-#include "testing/device_rank.h"
+#include "testing/device_places.h"
 
 namespace tutti::testing {
 namespace {
 
 constexpr std::size_t KiB = 1024;
 
-struct Places {
-  bool threads;
-  const char* devices;
-};
-void PrintTo(const Places& places, std::ostream* out) { *out << places.devices << " devices"; }
-
-class DeviceMapped : public Device, public ::testing::WithParamInterface<Places> {
- protected:
-  RunOptions options() const {
-    return {.threads = GetParam().threads, .environment = {{"TUTTI_STANDIN_DEVICES", GetParam().devices}}};
-  }
-};
+class DeviceMapped : public DeviceInPlaces {};
 
 TEST_P(DeviceMapped, WindowsOverSeveralPieces) {
   RunRanks(
@@ -105,6 +93,37 @@ TEST_P(DeviceMapped, AHoleIsRefused) {
       options());
 }
 
+// tuttiMemAlloc's memory, registered by each rank for itself: the others map it at their next calls.
+TEST_P(DeviceMapped, AllocatedMemoryMayBeRegistered) {
+  RunRanks(
+      3,
+      [](Rank& self) {
+        DeviceRank rank(self, KiB);
+        constexpr std::size_t kMost = 256 * KiB;
+        const auto cases = MixedCases(16, kWhats, self.size(), kMost);
+        for (int round = 0; round < 3; ++round) {
+          Arena arena(rank.gpu(), kMost + 4 * KiB, Arena::Kind::allocated);
+          void *send = nullptr, *receive = nullptr;
+          if (round <= self.rank()) {
+            ASSERT_TRUE(Ok(tuttiCommRegister(rank.comm(), arena.send(), kMost, &send)));
+            ASSERT_TRUE(Ok(tuttiCommRegister(rank.comm(), arena.receive(), kMost + 4 * KiB, &receive)));
+          }
+          const std::size_t own = MappedOfStandIn();
+          for (const auto& each : cases) ASSERT_EQ(rank.Run(each, arena), "");
+          if (round == 0 && Gpu::IsStandIn() && !self.threads() && std::getenv("TUTTI_VIRTUAL_HOSTS") == nullptr) {
+            EXPECT_GE(MappedOfStandIn(), own + 4 * Gpu::kPiece) << "two buffers of each of two others";
+          }
+          self.Meet();
+          for (auto* handle : {send, receive}) {
+            if (handle == nullptr) continue;
+            ASSERT_TRUE(Ok(tuttiCommDeregister(rank.comm(), handle)));
+          }
+          self.Meet();
+        }
+      },
+      options());
+}
+
 // Threads of one process need nobody's permission.
 TEST_P(DeviceMapped, MemoryThatIsNotShareableStaysInItsProcess) {
   RunRanks(
@@ -129,12 +148,7 @@ TEST_P(DeviceMapped, MemoryThatIsNotShareableStaysInItsProcess) {
       options());
 }
 
-INSTANTIATE_TEST_SUITE_P(AsThreadsAndProcesses, DeviceMapped,
-                         ::testing::Values(Places{true, "1"}, Places{false, "1"}, Places{true, "3"},
-                                           Places{false, "3"}),
-                         [](const auto& info) {
-                           return std::string(info.param.threads ? "Threads" : "Processes") + info.param.devices;
-                         });
+INSTANTIATE_TEST_SUITE_P(AsThreadsAndProcesses, DeviceMapped, AllPlaces(), NameOfPlaces);
 
 }  // namespace
 }  // namespace tutti::testing

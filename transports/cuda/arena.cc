@@ -15,6 +15,13 @@ constexpr std::size_t kAlignment = 256;
 
 DeviceArena::DeviceArena(const CudaDevice& device) : device_(device), side_(device.driver(), device.context()) {
   pieces_.push_back(CudaMemory::OnDevice(device.driver(), device.context(), kPiece));
+  Count();
+}
+
+void DeviceArena::Count() {
+  std::size_t bytes = 0;
+  for (const auto& piece : pieces_) bytes += piece.bytes();
+  bytes_.store(bytes, std::memory_order_relaxed);
 }
 
 std::byte* DeviceArena::Allocate(std::size_t bytes) {
@@ -25,6 +32,7 @@ std::byte* DeviceArena::Allocate(std::size_t bytes) {
     pieces_.push_back(pools ? CudaMemory::OnDevice(device_.driver(), device_.context(), piece, side_.stream())
                             : CudaMemory::OnDevice(device_.driver(), device_.context(), piece));
     used_ = 0;
+    Count();
   }
   std::byte* const place = pieces_.back().data() + used_;
   used_ += rounded;
@@ -37,6 +45,7 @@ void DeviceArena::Reset() {
                                         [](const auto& a, const auto& b) { return a.bytes() < b.bytes(); });
   std::swap(pieces_.front(), *largest);
   pieces_.resize(1);
+  Count();
   used_ = 0;
 }
 

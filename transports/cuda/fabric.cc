@@ -19,13 +19,14 @@ struct DeviceFabric::Introduction {
   CuUuid uuid;
   std::int32_t ordinal;
   shm::RegisterKey memory;  // its memory_, for ranks of the same process
-  CuIpcHandle handle;       // for the others
+  CuIpcHandle handle;       // for the others, as is
+  std::uint64_t by_descriptor;  // its bytes, if they get it by a descriptor instead
 };
 
 void DeviceFabric::Abandon() {
   struct Abandoned {
     ForkSafeMutex mutex;
-    std::vector<std::shared_ptr<CudaMemory>> memory;
+    std::vector<std::shared_ptr<LentMemory>> memory;
   };
   static constinit MadeOnce<Abandoned> all;
   const std::lock_guard lock(all.Get().mutex);
@@ -42,7 +43,7 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fa
       nranks_(shm.nranks()),
       layout_(nranks_, channels, lines128),
       team_layout_(nranks_, team_channels),
-      memory_(std::make_shared<CudaMemory>(CudaMemory::OnDevice(device.driver(), device.context(), layout_.bytes()))),
+      memory_(std::make_shared<LentMemory>(device.driver(), device.context(), layout_.bytes())),
       peers_(static_cast<std::size_t>(nranks_)) {
   SideStream side(device.driver(), device.context());
   side.Zero(memory_->data(), layout_.zeroed_bytes());
@@ -52,13 +53,21 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fa
     side.Copy(memory_->data(), heads.data(), layout_.head_bytes());
   }
   const shm::Offer offer(rank_, memory_);
-  Introduction mine{device.uuid(), device.ordinal(), offer.key(), {}};
-  {
-    const CurrentDevice current(device.driver(), device.context());
-    // Without a handle, peers in other processes find it void and meet this rank in host memory.
-    device.driver().cuIpcGetMemHandle(&mine.handle, reinterpret_cast<CuPointer>(memory_->data()));
+  Introduction mine{device.uuid(), device.ordinal(), offer.key(), {}, 0};
+  if (memory_->can_give_back()) {
+    mine.by_descriptor = memory_->bytes();
+  } else {
+    mine.handle = memory_->Handle();  // if it is void, peers in other processes meet this rank in host memory
   }
   const auto all = shm::GatherValues(all_gather, mine);
+  for (const int r : shm.local()) {
+    const auto rank = static_cast<std::size_t>(r);
+    if (p2p && !shm.same_process(r)) peers_[rank].by_descriptor = all[rank].by_descriptor;
+  }
+  MapBorrowed(all_gather, deadline);
+  for (auto& peer : peers_) {
+    if (peer.borrowed.data() == nullptr) peer.by_descriptor = 0;
+  }
   ReachPeers(all, p2p);
   CompareReach(all_gather);
   const bool all_meet = std::ranges::all_of(
@@ -117,11 +126,15 @@ void DeviceFabric::ReachPeers(const std::vector<Introduction>& all, bool p2p) {
     if (same_process) {
       if (!same_device) peer.gpu = std::make_unique<CudaDevice>(device_.driver(), theirs.ordinal);
       if (same_device || device_.Reaches(*peer.gpu)) {
-        peer.shared = r == rank_ ? memory_ : shm::FindOffer<CudaMemory>(theirs.memory, r);
+        peer.shared = r == rank_ ? memory_ : shm::FindOffer<LentMemory>(theirs.memory, r);
         if (peer.shared == nullptr)
           Throw(tuttiRemoteError, "rank {} of this process left while the ranks connected their GPUs", r);
         peer.device = peer.shared->data();
       }
+      continue;
+    }
+    if (theirs.by_descriptor != 0) {
+      peer.device = peer.borrowed.data();
       continue;
     }
     try {

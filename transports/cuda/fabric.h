@@ -12,6 +12,7 @@
 
 #include "transports/cuda/cuda_device.h"
 #include "transports/cuda/layout.h"
+#include "transports/cuda/lent_memory.h"
 #include "transports/cuda/pinned_rings.h"
 #include "transports/cuda/resources.h"
 #include "transports/cuda/ring.h"
@@ -32,6 +33,15 @@ class DeviceFabric {
 
   // Keeps the memory that peers use alive for the rest of this process.
   void Abandon();
+
+  // Gives back what memory it can, and takes it again at the same addresses and with the same contents, but for the data of
+  // bulk slots. Collective, both; the reason why a rank failed, the same on all ranks, and then nothing has changed.
+  // REQUIRES: no rank's kernels run.
+  std::string GiveBack(const shm::AllGather& all_gather);
+  std::string TakeAgain(const shm::AllGather& all_gather, Deadline deadline);
+  // Bytes of the GPU's memory that GiveBack() gives back, and others that belong to this.
+  std::size_t returnable_bytes() const { return memory_->can_give_back() ? memory_->bytes() : 0; }
+  std::size_t other_bytes() const;
 
   int rank() const { return rank_; }
   const DeviceLayout& layout() const { return layout_; }
@@ -86,8 +96,10 @@ class DeviceFabric {
  private:
   struct Peer {
     std::unique_ptr<CudaDevice> gpu;      // another one in this process
-    std::shared_ptr<CudaMemory> shared;   // of a rank of this process: stays while any rank uses it
-    OpenedMemory opened;                  // in another process
+    std::shared_ptr<LentMemory> shared;   // of a rank of this process: stays while any rank uses it
+    std::size_t by_descriptor = 0;        // bytes that another process gives by a descriptor
+    BorrowedMemory borrowed;              // these
+    OpenedMemory opened;                  // what another process gives by a handle
     std::shared_ptr<PinnedSegment> host;  // its pinned memory, where that is needed
     std::byte* device = nullptr;          // its memory, as our GPU reaches it; null if it does not
     std::byte* pinned = nullptr;          // likewise
@@ -110,6 +122,8 @@ class DeviceFabric {
     return EmptyIndex(layout_.channels(), ring::Protocol::line, 0, false) +
            static_cast<std::uint32_t>((channel * 2 + multicast) * nranks_ + writer);
   }
+  // Collective: maps what other processes give by descriptors. Why some failed; "": none.
+  std::string MapBorrowed(const shm::AllGather& all_gather, Deadline deadline);
   void ReachPeers(const std::vector<Introduction>& all, bool p2p);
   void CompareReach(const shm::AllGather& all_gather);
   void MeetInHostMemory(std::uint32_t count_from, const shm::AllGather& all_gather, Deadline deadline);
@@ -127,7 +141,8 @@ class DeviceFabric {
   TeamLayout team_layout_;
   int team_channels_ = 0;  // 0: no team
   std::unique_ptr<TeamMemory> team_;
-  std::shared_ptr<CudaMemory> memory_;
+  std::shared_ptr<LentMemory> memory_;
+  std::vector<std::byte> kept_;  // its contents while it is given back
   CudaMemory ends_;
   std::size_t fills_at_ = 0, readers_at_ = 0;
   std::vector<ReaderRange> readers_of_;  // by fill end

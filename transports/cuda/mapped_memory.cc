@@ -54,19 +54,20 @@ MappedMemory::MappedMemory(const CudaDriver& driver, CuContext context, std::siz
 
 MappedMemory::~MappedMemory() {
   if (held_.address == 0) return;
-  ReleaseIn(*held_.driver, held_.context, [this] {
-    Unmap();
-    held_.driver->cuMemAddressFree(held_.address, held_.room);
-  });
+  Unmap();
+  ReleaseIn(*held_.driver, held_.context, [this] { held_.driver->cuMemAddressFree(held_.address, held_.room); });
 }
 
 // Ignores the driver's results: the process may be exiting.
-void MappedMemory::Unmap() {
-  CuPointer at = held_.address;
-  for (const std::size_t bytes : held_.pieces) {
-    held_.driver->cuMemUnmap(at, bytes);
-    at += bytes;
-  }
+void MappedMemory::Unmap() noexcept {
+  if (held_.pieces.empty()) return;
+  ReleaseIn(*held_.driver, held_.context, [this] {
+    CuPointer at = held_.address;
+    for (const std::size_t bytes : held_.pieces) {
+      held_.driver->cuMemUnmap(at, bytes);
+      at += bytes;
+    }
+  });
   held_.pieces.clear();
   held_.used = 0;
 }
@@ -86,36 +87,75 @@ void MappedMemory::Append(const PhysicalMemory& memory, std::size_t bytes, std::
   driver.Check(driver.cuMemSetAccess(at, bytes, accesses.data(), accesses.size()), "cuMemSetAccess");
 }
 
+namespace {
+
+// New physical memory of a device.
+class Maker {
+ public:
+  // REQUIRES: the device's context is current.
+  explicit Maker(const CudaDriver& driver) : driver_(driver) {
+    driver.Check(driver.cuCtxGetDevice(&device_), "cuCtxGetDevice");
+    properties_ = ShareableMemoryOf(device_);
+    properties_.rdma = Has(kCuVirtualMemoryRdma) ? 1 : 0;  // the program may give the memory to a NIC
+  }
+
+  bool able() const { return Has(kCuVirtualMemory) && Has(kCuFileHandles); }
+  std::size_t Rounded(std::size_t bytes) const {
+    std::size_t granularity = 0;
+    driver_.Check(driver_.cuMemGetAllocationGranularity(&granularity, &properties_, kCuBestGranularity),
+                  "cuMemGetAllocationGranularity");
+    return RoundUp(bytes, granularity);
+  }
+  CuResult Make(std::size_t bytes, CuMemory* memory) const {
+    return driver_.cuMemCreate(memory, bytes, &properties_, 0);
+  }
+  // The device, and those of this process that reach its memory.
+  std::vector<int> Users() const {
+    std::vector<int> users{device_};
+    int count = 0;
+    driver_.Check(driver_.cuDeviceGetCount(&count), "cuDeviceGetCount");
+    for (int peer = 0; peer < count; ++peer) {
+      int reaches = 0;
+      if (peer != device_ && driver_.cuDeviceCanAccessPeer(&reaches, peer, device_) == kCuSuccess && reaches != 0) {
+        users.push_back(peer);
+      }
+    }
+    return users;
+  }
+
+ private:
+  bool Has(int attribute) const {
+    int value = 0;
+    return driver_.cuDeviceGetAttribute(&value, attribute, device_) == kCuSuccess && value != 0;
+  }
+
+  const CudaDriver& driver_;
+  CuDevice device_ = 0;
+  CuMemoryProperties properties_{};
+};
+
+}  // namespace
+
 std::optional<MappedMemory> NewMappedMemory(const CudaDriver& driver, CuContext context, std::size_t bytes) {
   const CurrentDevice current(driver, context);
-  CuDevice device = 0;
-  driver.Check(driver.cuCtxGetDevice(&device), "cuCtxGetDevice");
-  const auto has = [&](int attribute) {
-    int value = 0;
-    return driver.cuDeviceGetAttribute(&value, attribute, device) == kCuSuccess && value != 0;
-  };
-  if (!has(kCuVirtualMemory) || !has(kCuFileHandles)) return std::nullopt;
-  auto properties = ShareableMemoryOf(device);
-  properties.rdma = has(kCuVirtualMemoryRdma) ? 1 : 0;  // the program may give the memory to a NIC
-  std::size_t granularity = 0;
-  driver.Check(driver.cuMemGetAllocationGranularity(&granularity, &properties, kCuBestGranularity),
-               "cuMemGetAllocationGranularity");
-  const std::size_t rounded = RoundUp(bytes, granularity);
+  const Maker maker(driver);
+  if (!maker.able()) return std::nullopt;
+  const std::size_t rounded = maker.Rounded(bytes);
   CuMemory handle = 0;
-  if (driver.cuMemCreate(&handle, rounded, &properties, 0) != kCuSuccess) return std::nullopt;
+  if (maker.Make(rounded, &handle) != kCuSuccess) return std::nullopt;
   const PhysicalMemory memory(driver, handle);
-  std::vector<int> devices{device};
-  int count = 0;
-  driver.Check(driver.cuDeviceGetCount(&count), "cuDeviceGetCount");
-  for (int peer = 0; peer < count; ++peer) {
-    int reaches = 0;
-    if (peer != device && driver.cuDeviceCanAccessPeer(&reaches, peer, device) == kCuSuccess && reaches != 0) {
-      devices.push_back(peer);
-    }
-  }
   MappedMemory mapped(driver, context, rounded);
-  mapped.Append(memory, rounded, devices);
+  mapped.Append(memory, rounded, maker.Users());
   return mapped;
+}
+
+void FillWithNewMemory(MappedMemory& mapped, std::size_t bytes) {
+  const auto& driver = mapped.driver();
+  const CurrentDevice current(driver, mapped.context());
+  const Maker maker(driver);
+  CuMemory handle = 0;
+  CheckAllocation(driver, maker.Make(bytes, &handle), bytes, "cuMemCreate");
+  mapped.Append(PhysicalMemory(driver, handle), bytes, maker.Users());
 }
 
 Pieces PiecesUnder(const CudaDriver& driver, CuContext context, const void* buffer, std::size_t bytes) {

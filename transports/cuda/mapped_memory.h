@@ -58,6 +58,10 @@ class MappedMemory {
 
   // Maps the memory, of that many bytes, behind what was appended before; kernels of these devices may use it.
   void Append(const PhysicalMemory& memory, std::size_t bytes, std::span<const int> devices);
+  // Ends all mappings; the addresses stay reserved. Never throws.
+  void Unmap() noexcept;
+  const CudaDriver& driver() const { return *held_.driver; }
+  CuContext context() const { return held_.context; }
   std::byte* data() const { return reinterpret_cast<std::byte*>(held_.address); }
   std::size_t bytes() const { return held_.used; }
 
@@ -69,7 +73,6 @@ class MappedMemory {
     std::size_t room = 0, used = 0;
     std::vector<std::size_t> pieces;  // the lengths of what is mapped
   };
-  void Unmap();
 
   Held held_;
 };
@@ -77,6 +80,10 @@ class MappedMemory {
 // New memory of the context's device, for all devices of this process that reach it, and shareable. It may be longer
 // than asked. Null where the driver makes no such memory.
 std::optional<MappedMemory> NewMappedMemory(const CudaDriver& driver, CuContext context, std::size_t bytes);
+
+// Appends new memory of the context's device, for the same devices. REQUIRES: `bytes` as NewMappedMemory rounds it. Throws
+// tuttiUnhandledCudaError.
+void FillWithNewMemory(MappedMemory& mapped, std::size_t bytes);
 
 // The physical allocations under a range of addresses, in order.
 struct Pieces {

@@ -6,6 +6,8 @@ namespace {
 std::size_t KiB(std::size_t bytes) { return bytes >> 10; }
 std::size_t MiB(std::size_t bytes) { return bytes >> 20; }
 
+}  // namespace
+
 void CheckAllocation(const CudaDriver& driver, CuResult result, std::size_t bytes, const char* call) {
   std::size_t free = 0, total = 0;
   CuDevice device = 0;
@@ -18,8 +20,6 @@ void CheckAllocation(const CudaDriver& driver, CuResult result, std::size_t byte
   }
   driver.Check(result, call);
 }
-
-}  // namespace
 
 CurrentDevice::CurrentDevice(const CudaDriver& driver, CuContext context)
     : driver_(driver), mode_(kCuCaptureModeRelaxed) {

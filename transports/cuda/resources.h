@@ -38,6 +38,9 @@ void ReleaseIn(const CudaDriver& driver, CuContext context, Release&& release) n
   }
 }
 
+// Throws tuttiUnhandledCudaError unless `call` has allocated so much memory of the current device.
+void CheckAllocation(const CudaDriver& driver, CuResult result, std::size_t bytes, const char* call);
+
 // Memory of the context's device, or pinned host memory that it reaches. Move-only. Throws tuttiUnhandledCudaError when
 // none is left.
 class CudaMemory {

@@ -27,6 +27,7 @@ class TeamMemory {
   TeamMemory(const TeamMemory&) = delete;
   TeamMemory& operator=(const TeamMemory&) = delete;
 
+  std::size_t bytes() const { return bytes_; }  // of this rank's piece
   std::byte* own() const { return reinterpret_cast<std::byte*>(own_.address); }
   std::byte* all() const { return reinterpret_cast<std::byte*>(all_.address); }
 

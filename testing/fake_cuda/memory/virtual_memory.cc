@@ -138,7 +138,10 @@ std::uintptr_t ReserveRegion() {
   return region;
 }
 
-// Addresses for memory that is mapped piece by piece, more than a multicast object may have.
+// Whether a range of addresses may be for a multicast object.
+bool MayBeMulticast(std::size_t bytes) { return TheEnvironment().multicast && bytes <= HostMulticast::kStride; }
+
+// Addresses for other memory.
 std::uintptr_t ReserveMany(std::size_t bytes) {
   if (TheEnvironment().apart) return Processor::Reserve(bytes);
   void* const pages = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -223,13 +226,13 @@ CUresult cuMemAddressReserve(CUdeviceptr* pointer, std::size_t bytes, std::size_
                              unsigned long long flags) {
   return Answer([&] {
     Require(flags == 0 && at == 0 && bytes > 0 && bytes % kGranularity == 0, CUDA_ERROR_INVALID_VALUE);
-    *pointer = bytes <= HostMulticast::kStride ? ReserveRegion() : ReserveMany(bytes);
+    *pointer = MayBeMulticast(bytes) ? ReserveRegion() : ReserveMany(bytes);
   });
 }
 
 CUresult cuMemAddressFree(CUdeviceptr pointer, std::size_t bytes) {
   return Answer([&] {
-    const bool region = bytes <= HostMulticast::kStride;
+    const bool region = MayBeMulticast(bytes);
     Require(!region || pointer % HostMulticast::kRegion == 0, CUDA_ERROR_INVALID_VALUE);
     if (!TheEnvironment().apart) munmap(Pointer(pointer), region ? HostMulticast::kRegion : bytes);
   });
