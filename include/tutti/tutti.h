@@ -233,6 +233,23 @@ TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
  * called while another thread is in, or enters, a call on comm: that call returns first. Work queued on streams that has
  * not begun is skipped and gives its stream tuttiRemoteError. Does not wait for other communicators. Always returns. */
 TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
+/* Collective over comm: waits until all ranks' calls have ended, then releases GPU memory that only running calls need.
+ * Until tuttiCommResume, calls on comm are refused (tuttiInvalidUsage); getters, deregistrations, Finalize, Destroy, Abort
+ * and Revoke work. Windows, registered buffers and captured graphs stay valid, but no graph may run meanwhile. Flags:
+ * TUTTI_SUSPEND_MEM. Without a device: no effect. */
+#define TUTTI_SUSPEND_MEM 0x01
+TUTTI_API tuttiResult_t tuttiCommSuspend(tuttiComm_t comm, int flags);
+/* Collective over comm: allocates and connects that memory again. If a rank cannot allocate it, all ranks get that rank's
+ * error, comm stays suspended, and Resume may be called again. */
+TUTTI_API tuttiResult_t tuttiCommResume(tuttiComm_t comm);
+/* *value: bytes of GPU memory that comm has allocated, or (GpuMemSuspended) 1 if they are released, else 0. */
+typedef TUTTI_ENUM {
+  tuttiStatGpuMemSuspend = 0, /* what Suspend releases, or has released */
+  tuttiStatGpuMemSuspended = 1,
+  tuttiStatGpuMemPersist = 2, /* what it does not */
+  tuttiStatGpuMemTotal = 3    /* what is allocated now */
+} tuttiCommMemStat_t;
+TUTTI_API tuttiResult_t tuttiCommMemStats(tuttiComm_t comm, tuttiCommMemStat_t stat, uint64_t* value);
 /* *asyncError: tuttiSuccess, tuttiInProgress (non-blocking work pending), or the failure since. */
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError);
 TUTTI_API tuttiResult_t tuttiCommCount(const tuttiComm_t comm, int* count);
@@ -435,8 +452,9 @@ TUTTI_API tuttiResult_t tuttiMemFree(void* ptr);
  * works as before. The memory must stay allocated until it is deregistered. */
 TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size, void** handle);
 TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle);
-/* Collective over comm: every other rank of this host maps each rank's [buff, buff + size), which lies in tuttiMemAlloc
- * memory or, on devices, cudaMalloc's. Collectives on it read and write it in place. Flags: 0. */
+/* Collective over comm: every other rank of this host maps each rank's [buff, buff + size), which lies in one allocation
+ * of tuttiMemAlloc or, on devices, cudaMalloc; or in GPU memory that the program has mapped (cuMemMap), in one or several
+ * pieces whose makers allow their export as file descriptors. Collectives read and write it in place. Flags: 0. */
 #define TUTTI_WIN_DEFAULT 0
 TUTTI_API tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size, tuttiWindow_t* win,
                                                 int winFlags);

@@ -54,3 +54,22 @@ ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void** outUser
     return ncclSuccess;
   });
 }
+
+static_assert(NCCL_SUSPEND_MEM == TUTTI_SUSPEND_MEM && int{ncclStatGpuMemSuspend} == int{tuttiStatGpuMemSuspend});
+static_assert(int{ncclStatGpuMemSuspended} == int{tuttiStatGpuMemSuspended});
+static_assert(int{ncclStatGpuMemPersist} == int{tuttiStatGpuMemPersist});
+static_assert(int{ncclStatGpuMemTotal} == int{tuttiStatGpuMemTotal});
+
+// This and Resume wait for the other ranks. In a group, one thread may call them for several communicators.
+ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags) {
+  return Guard(comm,
+               [&] { return RunOrCollect(comm, [=] { return FromTutti(tuttiCommSuspend(ToTutti(comm), flags)); }); });
+}
+
+ncclResult_t ncclCommResume(ncclComm_t comm) {
+  return Guard(comm, [&] { return RunOrCollect(comm, [=] { return FromTutti(tuttiCommResume(ToTutti(comm))); }); });
+}
+
+ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) {
+  return FromTutti(tuttiCommMemStats(ToTutti(comm), static_cast<tuttiCommMemStat_t>(static_cast<int>(stat)), value));
+}

@@ -12,17 +12,8 @@ ncclResult_t Unsupported(ncclComm_t comm, const char* name, const char* reason) 
 }
 
 constexpr auto* kDeviceApi = "Tutti cannot be called from inside kernels; there is no device communicator";
-constexpr auto* kSuspend = "Tutti does not release a communicator's memory before the communicator is destroyed";
 
 }  // namespace
-
-ncclResult_t ncclCommSuspend(ncclComm_t comm, int) { return Unsupported(comm, "ncclCommSuspend", kSuspend); }
-
-ncclResult_t ncclCommResume(ncclComm_t comm) { return Unsupported(comm, "ncclCommResume", kSuspend); }
-
-ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t, uint64_t*) {
-  return Unsupported(comm, "ncclCommMemStats", "Tutti does not count GPU memory per communicator");
-}
 
 ncclResult_t ncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements_t*, ncclDevComm_t*) {
   return Unsupported(comm, "ncclDevCommCreate", kDeviceApi);

@@ -85,6 +85,37 @@ tuttiResult_t tuttiCommWindowPointer(tuttiComm_t comm, tuttiWindow_t win, int pe
   });
 }
 
+tuttiResult_t tuttiCommSuspend(tuttiComm_t comm, int flags) {
+  return launch::Guard(comm, [&] {
+    const launch::Operating operating(comm);
+    auto& communicator = launch::Alive(operating.handle());
+    if (flags != TUTTI_SUSPEND_MEM) Throw(tuttiInvalidArgument, "flags is {:#x}; it must be TUTTI_SUSPEND_MEM", flags);
+    launch::ControlTurn turn(operating.handle().shared_from_this());
+    const auto taken = turn.Take();
+    const std::lock_guard lock(communicator);
+    communicator.Suspend();
+  });
+}
+
+tuttiResult_t tuttiCommResume(tuttiComm_t comm) {
+  return launch::Guard(comm, [&] {
+    const launch::Operating operating(comm);
+    auto& communicator = launch::Alive(operating.handle());
+    launch::ControlTurn turn(operating.handle().shared_from_this());
+    const auto taken = turn.Take();
+    const std::lock_guard lock(communicator);
+    communicator.Resume();
+  });
+}
+
+tuttiResult_t tuttiCommMemStats(tuttiComm_t comm, tuttiCommMemStat_t stat, uint64_t* value) {
+  return launch::Guard(comm, [&] {
+    const launch::Asking asking(comm);
+    launch::CheckOutput("value", value);
+    *value = launch::Made(asking.handle()).MemoryStat(stat);
+  });
+}
+
 tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream) {
   return launch::Guard(nullptr, [&] {
     launch::CheckOutput("stream", stream);

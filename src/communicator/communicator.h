@@ -130,6 +130,11 @@ class Communicator {
   const host::WaitPolicy& wait_policy(host::WhoWaits who) const {
     return who == host::WhoWaits::stream ? stream_wait_policy_ : wait_policy_;
   }
+  bool suspended() const { return device_ != nullptr && device_->suspended(); }
+  // Throws tuttiInvalidUsage if it is suspended.
+  void RequireResumed() const;
+  // From any thread.
+  std::uint64_t MemoryStat(tuttiCommMemStat_t stat) const;
   // Where calls on GPU memory go; null unless every rank has a device.
   device::DeviceContext* device() const { return device_.get(); }
   // Why device() is null, for a person.
@@ -166,6 +171,10 @@ class Communicator {
   // call. A rank that fails on its own account sends its error to the others, which fail with it; after that none of
   // these calls works any more, but operations continue.
   tuttiWindow* RegisterWindow(void* buffer, std::size_t bytes);
+  // Gives back memory of the GPU until Resume(); no call runs meanwhile. Without a device, both do nothing. Also throw
+  // tuttiInvalidUsage if it is suspended, or not. A rank that cannot take its memory again leaves all ranks suspended.
+  void Suspend();
+  void Resume();
   // Null for a negative color.
   std::unique_ptr<Communicator> Split(int color, int key, Options options, const std::atomic<bool>& cancel);
   // Makes a communicator of the surviving ranks except `excluded` (ascending). Works after a failure, too. See

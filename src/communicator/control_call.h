@@ -11,7 +11,7 @@
 namespace tutti::comm {
 
 // The numbers are sent to peers.
-enum class ControlCall : std::uint64_t { split, grow, window_register };
+enum class ControlCall : std::uint64_t { split, grow, window_register, suspend, resume };
 
 // For people. Peers may have sent any number.
 std::string_view NameOf(ControlCall call);

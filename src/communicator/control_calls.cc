@@ -23,6 +23,8 @@ std::string_view NameOf(ControlCall call) {
     case ControlCall::split: return "split";
     case ControlCall::grow: return "grow";
     case ControlCall::window_register: return "window_register";
+    case ControlCall::suspend: return "suspend";
+    case ControlCall::resume: return "resume";
   }
   return "another call";
 }

@@ -67,6 +67,15 @@ class DeviceContext {
   void Copy(void* to, cuda_transport::CuStream writer, const void* from, cuda_transport::CuStream reader,
             std::size_t bytes) const;
 
+  // Collective: gives back memory of the GPU that only running kernels need, and takes it again; nothing else changes. The
+  // reason why a rank could not, the same on all ranks: then nothing has changed at all. REQUIRES: AwaitIdle().
+  std::string Suspend(const shm::AllGather& all_gather);
+  std::string Resume(const shm::AllGather& all_gather, Deadline deadline);
+  // From any thread, as are the bytes: of the GPU's memory that Suspend() gives back, and the rest.
+  bool suspended() const { return suspended_.load(std::memory_order_acquire); }
+  std::size_t suspendable_bytes() const { return fabric_->returnable_bytes(); }
+  std::size_t persistent_bytes() const;
+
   // Whether a kernel of this rank may be running or about to; always once a call was captured, as replays are not seen.
   bool MayRun() const;
   // Makes every kernel of this rank stop soon; those that have failed may hold their streams (TUTTI_HOLD).
@@ -89,6 +98,9 @@ class DeviceContext {
   void JoinLaunchGroup(const shm::AllGather& all_gather);
   cuda_kernels::DeviceWork WorkOf(const plan::Operation& operation, const DevicePlanEntry& plan) const;
   host::RemoteAccess RemoteAccessOf(const void* buffer, std::size_t bytes) const;
+
+  // A barrier's input and output, one byte each, on separate cache lines.
+  static constexpr std::size_t kBarrierPart = ring::kCacheLine;
 
   int rank_, nranks_;
   bool zero_copy_;
@@ -114,6 +126,7 @@ class DeviceContext {
   std::unique_ptr<DevicePlans> plans_;
   const DevicePlanEntry* last_plan_ = nullptr;  // while it is kept
   std::optional<plan::PlanSummary> forgotten_plan_;
+  std::atomic<bool> suspended_{false};
   std::unique_ptr<DeviceProxy> proxy_;  // null where all ranks are on one host
 };
 

@@ -25,6 +25,8 @@ class DeviceSignals {
   // tuttiUnhandledCudaError. REQUIRES: their peers are on this host.
   void Enqueue(std::span<const plan::Operation* const> operations, cuda_transport::CuStream stream);
 
+  // Of the GPU's memory that is its own.
+  std::size_t bytes() const { return counts_.bytes(); }
   // The last operation with that peer that is done.
   std::uint64_t Done(int peer) const;
   // Whether a launch may be running or about to; always once one was captured, as replays are not seen.

@@ -38,6 +38,8 @@ class DeviceWindows {
   void CloseRetired();
   // How peers access [pointer, pointer + bytes), if a window of this rank holds it.
   std::optional<host::RemoteAccess> Find(const void* pointer, std::size_t bytes) const;
+  // Of the GPU's memory that is its own.
+  std::size_t bytes() const { return table_.bytes(); }
   // For kernels: by window * nranks + rank.
   cuda_kernels::DeviceWindow* table() const { return reinterpret_cast<cuda_kernels::DeviceWindow*>(table_.data()); }
 

@@ -86,6 +86,11 @@ tuttiResult_t EnqueueOnDevices(const std::vector<Call>& calls) {
     communicators.insert(communicator);
   }
   const LockedTogether locked(std::move(communicators));
+  // Another thread may have suspended one since the call was checked.
+  for (const auto& call : calls) {
+    const auto result = Guard(call.handle.get(), [&] { call.handle->communicator->RequireResumed(); });
+    if (result != tuttiSuccess) return result;
+  }
   return Conclude(*calls.front().handle, EnqueueAll(launched));
 }
 

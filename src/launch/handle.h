@@ -107,10 +107,16 @@ class Asking {
 // caller is Operating or Asking.
 comm::Communicator& Made(tuttiComm& handle);
 // The communicator, alive. Throws the failure that killed it. REQUIRES: the caller is Operating.
-inline comm::Communicator& Usable(tuttiComm& handle) {
+inline comm::Communicator& Alive(tuttiComm& handle) {
   auto& communicator = handle.communicator != nullptr ? *handle.communicator : Made(handle);
   if (communicator.failed()) [[unlikely]]
     throw *communicator.failure();
+  return communicator;
+}
+// Likewise, and not suspended.
+inline comm::Communicator& Usable(tuttiComm& handle) {
+  auto& communicator = Alive(handle);
+  communicator.RequireResumed();
   return communicator;
 }
 

@@ -76,6 +76,13 @@ const std::vector<Call>& BadCalls() {
       {"signal index", [](auto c) { return ncclSignal(0, -1, 0, 0, c, nullptr); }},
       {"wait for none", [](auto c) { return ncclWaitSignal(0, nullptr, c, nullptr); }},
       {"wait null", [](auto c) { return ncclWaitSignal(1, nullptr, c, nullptr); }},
+      {"suspend flags", [](auto c) { return ncclCommSuspend(c, 0x02); }},
+      {"memory statistic null", [](auto c) { return ncclCommMemStats(c, ncclStatGpuMemTotal, nullptr); }},
+      {"memory statistic",
+       [](auto c) {
+         uint64_t value;
+         return ncclCommMemStats(c, static_cast<ncclCommMemStat_t>(4), &value);
+       }},
   };
   return calls;
 }
@@ -83,9 +90,6 @@ const std::vector<Call>& BadCalls() {
 // These fail whatever the arguments.
 const std::vector<Call>& UnsupportedCalls() {
   static const std::vector<Call> calls = {
-      {"ncclCommSuspend", [](auto c) { return ncclCommSuspend(c, NCCL_SUSPEND_MEM); }},
-      {"ncclCommResume", [](auto c) { return ncclCommResume(c); }},
-      {"ncclCommMemStats", [](auto c) { return ncclCommMemStats(c, ncclStatGpuMemTotal, nullptr); }},
       {"ncclDevCommCreate", [](auto c) { return ncclDevCommCreate(c, nullptr, nullptr); }},
       {"ncclDevCommDestroy", [](auto c) { return ncclDevCommDestroy(c, nullptr); }},
   };
@@ -112,6 +116,13 @@ const std::vector<Call>& GoodCalls() {
        [](auto c) {
          ncclResult_t r;
          return ncclCommGetAsyncError(c, &r);
+       }},
+      {"suspend", [](auto c) { return ncclCommSuspend(c, NCCL_SUSPEND_MEM); }},
+      {"resume", [](auto c) { return ncclCommResume(c); }},
+      {"memory statistic",
+       [](auto c) {
+         uint64_t value;
+         return ncclCommMemStats(c, ncclStatGpuMemTotal, &value);
        }},
       {"split",
        [](auto c) {

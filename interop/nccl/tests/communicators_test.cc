@@ -1,6 +1,7 @@
 // Communicators: making, splitting, shrinking, growing, queries; memory and windows.
 #include <unistd.h>
 
+#include <array>
 #include <thread>
 
 #include "interop/nccl/tests/testing.h"
@@ -279,6 +280,28 @@ TEST(NcclMemory, BuffersAreRegistered) {
     EXPECT_TRUE(Ok(ncclCommRegister(comm, data, sizeof data, &handle)));
     EXPECT_TRUE(Ok(ncclCommDeregister(comm, handle)));
     EXPECT_TRUE(Ok(ncclMemFree(nullptr)));
+  });
+}
+
+// One thread may make these calls for several ranks in a group.
+TEST(NcclMemory, IsSuspendedInAGroup) {
+  RunAlone([] {
+    std::array<ncclComm_t, 2> comms{};
+    ASSERT_TRUE(Ok(ncclCommInitAll(comms.data(), 2, nullptr)));
+    const auto all = [&](auto&& call) {
+      EXPECT_TRUE(Ok(ncclGroupStart()));
+      for (auto* const comm : comms) EXPECT_TRUE(Ok(call(comm)));
+      return ncclGroupEnd();
+    };
+    EXPECT_TRUE(Ok(all([](auto* comm) { return ncclCommSuspend(comm, NCCL_SUSPEND_MEM); })));
+    uint64_t suspended = 7, total = 7;
+    EXPECT_TRUE(Ok(ncclCommMemStats(comms[0], ncclStatGpuMemSuspended, &suspended)));
+    EXPECT_TRUE(Ok(ncclCommMemStats(comms[0], ncclStatGpuMemTotal, &total)));
+    EXPECT_EQ(suspended + total, 0U) << "there is no GPU";
+    EXPECT_TRUE(Ok(all([](auto* comm) { return ncclCommResume(comm); })));
+    // In a group, the argument is looked at in its end.
+    EXPECT_TRUE(Fails(all([](auto* comm) { return ncclCommSuspend(comm, 0x02); }), ncclInvalidArgument, "flags"));
+    for (auto* const comm : comms) EXPECT_TRUE(Ok(ncclCommDestroy(comm)));
   });
 }
 

@@ -1,0 +1,26 @@
+// A communicator's GPU memory: how much there is, and giving a part of it back for a time.
+#include "src/device/context.h"
+
+namespace tutti::device {
+
+std::size_t DeviceContext::persistent_bytes() const {
+  return fabric_->other_bytes() + arena_->bytes() + windows_->bytes() + signals_->bytes() + state_.bytes() +
+         barrier_.bytes();
+}
+
+std::string DeviceContext::Suspend(const shm::AllGather& all_gather) {
+  all_gather({});  // other ranks' kernels use this rank's memory
+  // If a rank dies on the way, this rank's memory may be gone already.
+  suspended_.store(true, std::memory_order_release);
+  auto why = fabric_->GiveBack(all_gather);
+  if (!why.empty()) suspended_.store(false, std::memory_order_release);
+  return why;
+}
+
+std::string DeviceContext::Resume(const shm::AllGather& all_gather, Deadline deadline) {
+  auto why = fabric_->TakeAgain(all_gather, deadline);
+  suspended_.store(!why.empty(), std::memory_order_release);
+  return why;
+}
+
+}  // namespace tutti::device
