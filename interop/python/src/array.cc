@@ -1,0 +1,178 @@
+#include "array.h"
+
+#include <nanobind/ndarray.h>
+
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "failure.h"
+
+namespace nb = nanobind;
+
+namespace tutti_python {
+namespace {
+
+[[noreturn]] void FailArgument(const char* what, const std::string& problem) {
+  Fail(tuttiInvalidArgument, std::string(what) + " " + problem);
+}
+
+constexpr auto kNotContiguous =
+    "is not contiguous in C order: pass a contiguous copy of it, e.g. numpy.ascontiguousarray(...)";
+constexpr auto kReadOnly = "is read-only, and the call writes to it";
+
+bool IsContiguous(std::span<const Py_ssize_t> shape, const std::vector<Py_ssize_t>& strides, Py_ssize_t unit) {
+  Py_ssize_t expected = unit;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[i] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+
+// Raises if the object lends memory by the buffer protocol, but not as it must be. Otherwise it lends none.
+void DiagnoseBuffer(nb::handle object, const char* what) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_FULL_RO) != 0) {
+    PyErr_Clear();
+    return;
+  }
+  const bool contiguous = PyBuffer_IsContiguous(&view, 'C') != 0;
+  PyBuffer_Release(&view);
+  FailArgument(what, contiguous ? kReadOnly : kNotContiguous);
+}
+
+// A masked array lends the data behind its mask, too; a sum over that would be a wrong number.
+bool HasMask(nb::handle object) {
+  return std::strcmp(Py_TYPE(object.ptr())->tp_name, "numpy.ndarray") != 0 && nb::hasattr(object, "_mask");
+}
+
+std::vector<Py_ssize_t> NumbersOf(nb::handle sequence) {
+  std::vector<Py_ssize_t> numbers;
+  for (const nb::handle one : nb::iter(sequence)) numbers.push_back(nb::cast<Py_ssize_t>(one));
+  return numbers;
+}
+
+}  // namespace
+
+void Array::Take(nb::handle object, const char* what, Access access) {
+  if (TakeBuffer(object, what, access) || TakeArrayInterface(object, "__array_interface__", what, access) ||
+      TakeDlpack(object, what, access) || TakeArrayInterface(object, "__cuda_array_interface__", what, access)) {
+    held_ = true;
+    return;
+  }
+  FailType(std::string(what) + " is of type " + Py_TYPE(object.ptr())->tp_name +
+           ", which lends no memory: pass an array (NumPy, PyTorch, CuPy, array.array, bytearray, memoryview), or use "
+           "the calls for objects, e.g. broadcast_object");
+}
+
+void Array::Release() {
+  if (view_.obj != nullptr) PyBuffer_Release(&view_);
+  tensor_.reset();
+  owner_.reset();
+  held_ = false;
+}
+
+void Array::SetShape(std::vector<Py_ssize_t> extents) {
+  extents_ = std::move(extents);
+  shape_ = extents_;
+  count_ = 1;
+  for (const auto extent : extents_) count_ *= static_cast<std::size_t>(extent);
+}
+
+bool Array::TakeBuffer(nb::handle object, const char* what, Access access) {
+  if (!PyObject_CheckBuffer(object.ptr())) return false;
+  const int flags = PyBUF_ND | PyBUF_FORMAT | (access == Access::kWrite ? PyBUF_WRITABLE : 0);
+  if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) {
+    PyErr_Clear();
+    view_.obj = nullptr;
+    DiagnoseBuffer(object, what);
+    return false;
+  }
+  const auto element = ElementOfFormat(view_.format, static_cast<std::size_t>(view_.itemsize));
+  if (!element) {
+    const std::string format = view_.format;
+    Release();
+    FailArgument(what, "has elements of format '" + format +
+                           "': numbers in the machine's byte order are taken, but no objects, structures or text");
+  }
+  if (HasMask(object)) {
+    Release();
+    FailArgument(what, "is a masked array: pass its data, e.g. after filled()");
+  }
+  data_ = view_.buf;
+  element_ = *element;
+  count_ = static_cast<std::size_t>(view_.len) / element_.bytes;
+  shape_ = {view_.shape, static_cast<std::size_t>(view_.ndim)};
+  return true;
+}
+
+bool Array::TakeArrayInterface(nb::handle object, const char* attribute, const char* what, Access access) {
+  const nb::object interface = nb::getattr(object, attribute, nb::none());
+  if (!nb::isinstance<nb::dict>(interface)) return false;
+  const auto fields = nb::borrow<nb::dict>(interface);
+  if (!fields.contains("data") || !nb::isinstance<nb::tuple>(fields["data"])) return false;
+  const auto data = nb::borrow<nb::tuple>(fields["data"]);
+  const auto typestr = nb::cast<std::string>(nb::str(fields["typestr"]));
+  auto element = ElementOfTypestr(typestr);
+  const nb::object dtype = nb::getattr(object, "dtype", nb::none());
+  if (!element && nb::hasattr(dtype, "itemsize") && nb::hasattr(dtype, "name")) {
+    element = ElementOfName(nb::str(dtype.attr("name")).c_str(), nb::cast<std::size_t>(dtype.attr("itemsize")));
+  }
+  if (!element)
+    FailArgument(what, "has elements of type " + typestr + " (" + nb::str(dtype).c_str() + "), which is unknown");
+  if (access == Access::kWrite && nb::cast<bool>(nb::bool_(data[1]))) FailArgument(what, kReadOnly);
+  SetShape(NumbersOf(fields["shape"]));
+  if (fields.contains("strides") && !fields["strides"].is_none() &&
+      !IsContiguous(shape_, NumbersOf(fields["strides"]), static_cast<Py_ssize_t>(element->bytes))) {
+    FailArgument(what, kNotContiguous);
+  }
+  element_ = *element;
+  data_ = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(data[0]));
+  on_device_ = std::strcmp(attribute, "__cuda_array_interface__") == 0;
+  owner_ = nb::borrow<nb::object>(object);
+  return true;
+}
+
+bool Array::TakeDlpack(nb::handle object, const char* what, Access access) {
+  if (!nb::hasattr(object, "__dlpack__")) return false;
+  nb::ndarray<nb::ro> readable;
+  if (!nb::try_cast(object, readable, false)) {
+    FailArgument(what, "does not export its memory by DLPack (a tensor that requires a gradient must be detached)");
+  }
+  nb::ndarray<> writable;
+  if (access == Access::kWrite && !nb::try_cast(object, writable, false)) FailArgument(what, kReadOnly);
+  const auto type = readable.dtype();
+  const auto element = ElementOfDlpack(type.code, type.bits, type.lanes);
+  if (!element) {
+    FailArgument(what, "has elements of DLPack's type code " + std::to_string(type.code) + " with " +
+                           std::to_string(type.bits) + " bits, which are not taken");
+  }
+  const int device = readable.device_type();
+  if (device != nb::device::cpu::value && device != nb::device::cuda_host::value && device != nb::device::cuda::value &&
+      device != nb::device::cuda_managed::value) {
+    FailArgument(what, "lies on a device of DLPack's type " + std::to_string(device) +
+                           ": host memory and CUDA devices are taken");
+  }
+  std::vector<Py_ssize_t> extents, strides;
+  for (std::size_t i = 0; i < readable.ndim(); ++i) {
+    extents.push_back(static_cast<Py_ssize_t>(readable.shape(i)));
+    strides.push_back(static_cast<Py_ssize_t>(readable.stride(i)));
+  }
+  SetShape(std::move(extents));
+  if (!IsContiguous(shape_, strides, 1)) FailArgument(what, kNotContiguous);
+  element_ = *element;
+  data_ = const_cast<void*>(readable.data());
+  on_device_ = device == nb::device::cuda::value || device == nb::device::cuda_managed::value;
+  owner_ = nb::borrow<nb::object>(object);
+  if (access == Access::kWrite) {
+    tensor_ = std::make_shared<nb::ndarray<>>(std::move(writable));
+  } else {
+    tensor_ = std::make_shared<nb::ndarray<nb::ro>>(std::move(readable));
+  }
+  return true;
+}
+
+}  // namespace tutti_python

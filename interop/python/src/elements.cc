@@ -1,0 +1,179 @@
+#include "elements.h"
+
+#include <bit>
+#include <charconv>
+
+#include "failure.h"
+
+namespace tutti_python {
+namespace {
+
+std::optional<tuttiDataType_t> NativeType(const Element& element) {
+  switch (element.kind) {
+    case Kind::kSigned:
+      switch (element.bytes) {
+        case 1: return tuttiInt8;
+        case 4: return tuttiInt32;
+        case 8: return tuttiInt64;
+        default: return std::nullopt;
+      }
+    case Kind::kUnsigned:
+      switch (element.bytes) {
+        case 1: return tuttiUint8;
+        case 4: return tuttiUint32;
+        case 8: return tuttiUint64;
+        default: return std::nullopt;
+      }
+    case Kind::kFloat:
+      switch (element.bytes) {
+        case 2: return tuttiFloat16;
+        case 4: return tuttiFloat32;
+        case 8: return tuttiFloat64;
+        default: return std::nullopt;
+      }
+    case Kind::kBfloat16: return tuttiBfloat16;
+    case Kind::kFloat8E4M3: return tuttiFloat8e4m3;
+    case Kind::kFloat8E5M2: return tuttiFloat8e5m2;
+    case Kind::kComplex:
+    case Kind::kBool:
+    case Kind::kOpaque: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+const char* NameOf(tuttiRedOp_t op) {
+  switch (op) {
+    case tuttiSum: return "sum";
+    case tuttiProd: return "prod";
+    case tuttiMax: return "max";
+    case tuttiMin: return "min";
+    case tuttiAvg: return "avg";
+    default: return "an unknown operator";
+  }
+}
+
+}  // namespace
+
+Carrier MovedAs(const Element& element) {
+  if (const auto type = NativeType(element)) return {*type, 1};
+  return {tuttiUint8, element.bytes};
+}
+
+Carrier ReducedAs(const Element& element, tuttiRedOp_t op) {
+  if (const auto type = NativeType(element)) return {*type, 1};
+  // A sum of complex numbers is the sums of their parts.
+  if (element.kind == Kind::kComplex && (op == tuttiSum || op == tuttiAvg)) {
+    if (const auto part = NativeType({Kind::kFloat, element.bytes / 2})) return {*part, 2};
+  }
+  // Of bytes that are 0 or 1, these three are again 0 or 1.
+  if (element.kind == Kind::kBool && (op == tuttiProd || op == tuttiMax || op == tuttiMin)) return {tuttiUint8, 1};
+  Fail(tuttiInvalidArgument,
+       NameOf(element) + " has no operator " + NameOf(op) +
+           ": reductions take int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, "
+           "float8_e4m3fn and float8_e5m2; complex64 and complex128 with sum and avg; bool with prod, max and min");
+}
+
+std::optional<Element> ElementOfFormat(const char* format, std::size_t bytes) {
+  if (format == nullptr) return Element{Kind::kUnsigned, 1};
+  std::string_view text(format);
+  if (!text.empty() &&
+      (text[0] == '@' || text[0] == '=' || text[0] == (std::endian::native == std::endian::little ? '<' : '>') ||
+       (bytes == 1 && (text[0] == '>' || text[0] == '<' || text[0] == '!')))) {
+    text.remove_prefix(1);
+  }
+  if (text.size() == 2 && text[0] == 'Z') return Element{Kind::kComplex, bytes};
+  if (text.size() != 1) return std::nullopt;
+  switch (text[0]) {
+    case '?': return Element{Kind::kBool, bytes};
+    case 'c': return Element{Kind::kOpaque, bytes};
+    case 'b':
+    case 'h':
+    case 'i':
+    case 'l':
+    case 'q':
+    case 'n': return Element{Kind::kSigned, bytes};
+    case 'B':
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q':
+    case 'N': return Element{Kind::kUnsigned, bytes};
+    case 'e':
+    case 'f':
+    case 'd':
+    case 'g': return Element{Kind::kFloat, bytes};
+    default: return std::nullopt;
+  }
+}
+
+std::optional<Element> ElementOfTypestr(std::string_view typestr) {
+  constexpr std::size_t kShortest = 3;  // order, kind, bytes
+  if (typestr.size() < kShortest) return std::nullopt;
+  std::size_t bytes = 0;
+  const auto digits = typestr.substr(2);
+  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), bytes);
+  if (status != std::errc() || end != digits.data() + digits.size() || bytes == 0) return std::nullopt;
+  const char native = std::endian::native == std::endian::little ? '<' : '>';
+  if (typestr[0] != native && typestr[0] != '|' && typestr[0] != '=') return std::nullopt;
+  switch (typestr[1]) {
+    case 'b': return Element{Kind::kBool, bytes};
+    case 'i': return Element{Kind::kSigned, bytes};
+    case 'u': return Element{Kind::kUnsigned, bytes};
+    case 'f': return Element{Kind::kFloat, bytes};
+    case 'c': return Element{Kind::kComplex, bytes};
+    default: return std::nullopt;
+  }
+}
+
+std::optional<Element> ElementOfName(std::string_view name, std::size_t bytes) {
+  if (name == "bfloat16" && bytes == 2) return Element{Kind::kBfloat16, 2};
+  if (name == "float8_e4m3fn" && bytes == 1) return Element{Kind::kFloat8E4M3, 1};
+  if (name == "float8_e5m2" && bytes == 1) return Element{Kind::kFloat8E5M2, 1};
+  // Types of other packages that hold plain numbers: they can be moved.
+  for (const std::string_view prefix :
+       {"float8_", "float6_", "float4_", "int4", "uint4", "int2", "uint2", "int1", "uint1"}) {
+    if (name.starts_with(prefix) && bytes == 1) return Element{Kind::kOpaque, 1};
+  }
+  return std::nullopt;
+}
+
+std::optional<Element> ElementOfDlpack(std::uint8_t code, std::uint8_t bits, std::uint16_t lanes) {
+  // DLDataTypeCode of DLPack 1.1.
+  enum : std::uint8_t { kInt, kUint, kFloat, kBfloat = 4, kComplex, kBool, kFloat8E4M3Fn = 10, kFloat8E5M2 = 12 };
+  constexpr std::uint8_t kFirstFloat8 = 7, kLastFloat8 = 14;
+  constexpr unsigned kBitsInByte = 8;
+  if (lanes != 1 || bits == 0 || bits % kBitsInByte != 0) return std::nullopt;
+  const std::size_t bytes = bits / kBitsInByte;
+  switch (code) {
+    case kInt: return Element{Kind::kSigned, bytes};
+    case kUint: return Element{Kind::kUnsigned, bytes};
+    case kFloat: return Element{Kind::kFloat, bytes};
+    case kComplex: return Element{Kind::kComplex, bytes};
+    case kBool: return Element{Kind::kBool, bytes};
+    case kBfloat: return bytes == 2 ? std::optional(Element{Kind::kBfloat16, 2}) : std::nullopt;
+    case kFloat8E4M3Fn: return Element{Kind::kFloat8E4M3, 1};
+    case kFloat8E5M2: return Element{Kind::kFloat8E5M2, 1};
+    default:
+      if (code >= kFirstFloat8 && code <= kLastFloat8) return Element{Kind::kOpaque, bytes};
+      return std::nullopt;
+  }
+}
+
+std::string NameOf(const Element& element) {
+  constexpr std::size_t kBitsInByte = 8;
+  const auto bits = std::to_string(element.bytes * kBitsInByte);
+  switch (element.kind) {
+    case Kind::kSigned: return "int" + bits;
+    case Kind::kUnsigned: return "uint" + bits;
+    case Kind::kFloat: return "float" + bits;
+    case Kind::kBfloat16: return "bfloat16";
+    case Kind::kFloat8E4M3: return "float8_e4m3fn";
+    case Kind::kFloat8E5M2: return "float8_e5m2";
+    case Kind::kComplex: return "complex" + bits;
+    case Kind::kBool: return "bool";
+    case Kind::kOpaque: return "an opaque element of " + bits + " bits";
+  }
+  return "an unknown element";
+}
+
+}  // namespace tutti_python

@@ -1,0 +1,27 @@
+#include "failure.h"
+
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+namespace tutti_python {
+
+void Fail(tuttiResult_t code, const std::string& message) {
+  const std::string text = message.empty() ? tuttiGetErrorString(code) : message;
+  const nb::object error =
+      nb::module_::import_("tutti._errors").attr("of_code")(static_cast<int>(code), nb::str(text.c_str()));
+  PyErr_SetObject(error.type().ptr(), error.ptr());
+  throw nb::python_error();
+}
+
+void FailType(const std::string& message) { throw nb::type_error(message.c_str()); }
+
+void Check(tuttiResult_t code) {
+  if (code != tuttiSuccess) Fail(code, tuttiGetLastError(nullptr));
+}
+
+void CheckSignals() {
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+}  // namespace tutti_python

@@ -1,0 +1,24 @@
+// Turns result codes into Python exceptions of tutti._errors.
+//
+// Thread-safety: functions need the GIL.
+#pragma once
+
+#include <tutti/tutti.h>
+
+#include <string>
+
+namespace tutti_python {
+
+// Raises the exception class of the code.
+[[noreturn]] void Fail(tuttiResult_t code, const std::string& message);
+
+// Raises TypeError: an argument of a kind that the call does not take.
+[[noreturn]] void FailType(const std::string& message);
+
+// For calls without a communicator: raises if the call failed, with this thread's last message.
+void Check(tuttiResult_t code);
+
+// Runs pending handlers of signals, which may raise KeyboardInterrupt. Does nothing in threads other than the main one.
+void CheckSignals();
+
+}  // namespace tutti_python

@@ -1,0 +1,60 @@
+"""Tutti: collective communication between the processes of one machine or several.
+
+    comm = tutti.init()                      # under torchrun, srun, mpirun, or alone
+    total = comm.all_reduce(numpy.ones(4))   # a new array; all_reduce(x, x): in place
+
+docs/python.md in Tutti's source tree describes the package.
+"""
+
+from __future__ import annotations
+
+import atexit
+import enum
+import weakref
+
+from ._communicator import Communicator, init
+from ._core import Work, library_version, unique_id
+from ._core import Stream as _Stream
+from ._errors import (CudaError, Error, InternalError, InvalidArgumentError, InvalidUsageError, OperatingSystemError,
+                      RemoteError, Result, TimeoutError)
+from ._grouping import Group, group
+
+__version__ = "0.1.0"
+
+
+class Op(enum.IntEnum):
+    """Operators of reductions; their names as text are taken, too. AVG of integers divides towards zero."""
+
+    SUM = 0
+    PROD = 1
+    MAX = 2
+    MIN = 3
+    AVG = 4
+
+
+class Stream(_Stream):
+    """A thread that runs calls one after the other, in the order given. `with` closes it at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        _streams.add(self)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_streams: weakref.WeakSet[Stream] = weakref.WeakSet()
+
+
+@atexit.register
+def _detach_streams() -> None:
+    for stream in list(_streams):
+        stream._detach()
+
+
+__all__ = ["Communicator", "CudaError", "Error", "Group", "InternalError", "InvalidArgumentError", "InvalidUsageError",
+           "Op", "OperatingSystemError", "RemoteError", "Result", "Stream", "TimeoutError", "Work", "group", "init",
+           "library_version", "unique_id"]

@@ -1,0 +1,127 @@
+"""The class Communicator, and the functions that make the first one."""
+
+from __future__ import annotations
+
+import operator
+from types import TracebackType
+from typing import Any, Callable, Iterable, Sequence
+
+from . import _core, _joining, _objects
+from ._errors import InvalidArgumentError
+from ._interrupts import WATCHER
+
+_MILLISECONDS = 1000
+_NO_COLOR = -1  # TUTTI_SPLIT_NOCOLOR
+
+
+def _config(*, name: str | None = None, algorithm: str | None = None, channels: int | None = None,
+            threads: int | None = None, deterministic: bool | None = None, device: int | None = None,
+            init_timeout: float | None = None, timeout: float | None = None) -> _core.Config:
+    def milliseconds(seconds: float | None) -> int | None:
+        return None if seconds is None else max(1, round(seconds * _MILLISECONDS)) if seconds else 0
+
+    return _core.Config(name=name, algorithm=algorithm, channels=channels, threads=threads, deterministic=deterministic,
+                        device=device, init_timeout_ms=milliseconds(init_timeout), timeout_ms=milliseconds(timeout))
+
+
+class Communicator(_core.Communicator):
+    """The ranks of a job, or some of them, as one rank sees them. Made by init, split and shrink.
+
+    Every rank calls the same collectives in the same order. A call takes arrays of contiguous memory of one type, in host
+    memory or on a CUDA device; all ranks pass as many elements of the same type. `stream=` queues the call and returns a
+    Work. Errors: docs/python.md, and the classes of exceptions.
+
+    `with` closes the communicator at the end, or aborts it if an exception comes through.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        WATCHER.add(self)
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __repr__(self) -> str:
+        return f"<tutti.Communicator: {'closed' if self.closed else f'rank {self.rank} of {self.size}'}>"
+
+    def split(self, color: int | None, key: int = 0, **options: Any) -> Communicator | None:
+        """Makes a communicator of the ranks with the same color (>= 0), ordered by key, then by rank.
+
+        All ranks call it. None as color: takes part, and returns None. The options are those of init; without them the
+        new communicator has this one's.
+        """
+        child = Communicator()
+        color = _NO_COLOR if color is None else color
+        return child if child._split_from(self, color, key, _config(**options)) else None
+
+    def shrink(self, exclude: Iterable[int] = (), *, abort: bool = False, **options: Any) -> Communicator:
+        """Makes a communicator of the ranks that live, except those in exclude, in the order of their old ranks.
+
+        All of them call it, with the same exclude. This communicator may have failed; it must still be closed. abort: ends
+        what runs on it first.
+        """
+        child = Communicator()
+        child._shrink_from(self, list(exclude), abort, _config(**options))
+        return child
+
+    def broadcast_object(self, obj: Any = None, root: int = 0) -> Any:
+        """Returns root's object on every rank."""
+        return _objects.broadcast_object(self, obj, root)
+
+    def all_gather_object(self, obj: Any) -> list[Any]:
+        """Returns the objects of all ranks, rank by rank, on every rank."""
+        return _objects.all_gather_object(self, obj)
+
+    def gather_object(self, obj: Any, root: int = 0) -> list[Any] | None:
+        """Returns the objects of all ranks, rank by rank, on root; None elsewhere."""
+        return _objects.gather_object(self, obj, root)
+
+    def scatter_object(self, objs: Sequence[Any] | None = None, root: int = 0) -> Any:
+        """Returns the r-th of root's objects on rank r. objs: one for each rank, on root only."""
+        return _objects.scatter_object(self, objs, root)
+
+    def send_object(self, obj: Any, peer: int) -> None:
+        """Sends an object to rank peer."""
+        _objects.send_object(self, obj, peer)
+
+    def recv_object(self, peer: int) -> Any:
+        """Returns the object that rank peer sends."""
+        return _objects.recv_object(self, peer)
+
+    def all_reduce_object(self, obj: Any, op: Callable[[Any, Any], Any] = operator.add) -> Any:
+        """Returns op(... op(op(rank 0's, rank 1's), rank 2's) ...) on every rank, which computes it itself."""
+        return _objects.all_reduce_object(self, obj, op)
+
+
+def init(rank: int | None = None, size: int | None = None, id: bytes | None = None, **options: Any) -> Communicator:
+    """Joins the job and returns its communicator, once all ranks have come.
+
+    Without arguments: rank, size and meeting place come from the launcher's variables: torchrun's (RANK, WORLD_SIZE,
+    MASTER_ADDR, MASTER_PORT), srun's or mpirun's. Without a launcher it is a job of one rank. With arguments: rank of
+    size, and the id that one rank got from unique_id() and passed to the others.
+
+    Options, which override the TUTTI_* settings: name, for messages; algorithm; channels; threads; deterministic; device,
+    the CUDA device, -1 for host memory only; init_timeout, how long to wait for all ranks, and timeout, how long a call
+    may make no progress, in seconds, 0 for ever.
+
+    Raises TimeoutError if not all ranks come, InvalidUsageError if the ranks or variables do not fit.
+    """
+    config = _config(**options)
+    communicator = Communicator()
+    if (rank, size, id) == (None, None, None):
+        if not _joining.is_alone():
+            with _joining.meeting_place():
+                communicator._join_environment(config)
+            return communicator
+        rank, size, id = 0, 1, _core.unique_id()
+    if rank is None or size is None or id is None:
+        raise InvalidArgumentError("init takes rank, size and id together, or none of them")
+    communicator._join(size, id, rank, config)
+    return communicator

@@ -1,0 +1,59 @@
+"""Lets Ctrl-C end a call that waits in the library.
+
+Python runs handlers of signals between its own instructions, so not while the main thread waits in a call of the library.
+A thread therefore watches for SIGINT. If Python's own handler would raise KeyboardInterrupt, and the main thread is inside
+a call on a communicator, the thread revokes that communicator. The call then ends, and the handler runs.
+
+Python tells the thread about signals through the file descriptor of signal.set_wakeup_fd. If the program uses that itself
+(asyncio does while its loop has signal handlers), Ctrl-C waits until the call ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._core import Communicator
+
+
+class Watcher:
+    """The watching thread of one process. It starts with the first communicator that the main thread makes."""
+
+    def __init__(self) -> None:
+        self._communicators: weakref.WeakSet[Communicator] = weakref.WeakSet()
+        self._started = False
+
+    def add(self, communicator: Communicator) -> None:
+        self._communicators.add(communicator)
+        if not self._started and threading.current_thread() is threading.main_thread():
+            self._start()
+
+    def forget_all(self) -> None:
+        """In a child of fork(), which has neither the thread nor the parent's communicators."""
+        self.__init__()
+
+    def _start(self) -> None:
+        readable, writable = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        os.set_blocking(readable, True)
+        previous = signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+        if previous != -1:  # the program's own
+            signal.set_wakeup_fd(previous)
+            os.close(readable)
+            os.close(writable)
+            return
+        self._started = True
+        threading.Thread(target=self._watch, args=(readable,), name="tutti signals", daemon=True).start()
+
+    def _watch(self, readable: int) -> None:
+        while signals := os.read(readable, 1):
+            if signals[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                for communicator in list(self._communicators):
+                    communicator._interrupt()
+
+
+WATCHER = Watcher()
+os.register_at_fork(after_in_child=WATCHER.forget_all)
