@@ -60,6 +60,9 @@ nb::object NewMemoryview(const Array& array, const Shape& shape) {
 }  // namespace
 
 nb::object NewLike(nb::handle like, const Array& array, const Shape& shape) {
+  // The usual case without a look at modules. (A subclass of numpy.ndarray may want more arguments.)
+  if (std::strcmp(Py_TYPE(like.ptr())->tp_name, "numpy.ndarray") == 0)
+    return like.type()(TupleOf(shape), like.attr("dtype"));
   const auto package = PackageOf(like);
   if (package == "torch") {
     nb::dict named;

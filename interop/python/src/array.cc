@@ -115,12 +115,14 @@ bool Array::TakeArrayInterface(nb::handle object, const char* attribute, const c
   const auto fields = nb::borrow<nb::dict>(interface);
   if (!fields.contains("data") || !nb::isinstance<nb::tuple>(fields["data"])) return false;
   const auto data = nb::borrow<nb::tuple>(fields["data"]);
-  const auto typestr = nb::cast<std::string>(nb::str(fields["typestr"]));
-  auto element = ElementOfTypestr(typestr);
+  const std::string typestr = nb::str(fields["typestr"]).c_str();
+  // The name comes first, because the type string of a float8 may say only that it is a float of one byte.
+  std::optional<Element> element;
   const nb::object dtype = nb::getattr(object, "dtype", nb::none());
-  if (!element && nb::hasattr(dtype, "itemsize") && nb::hasattr(dtype, "name")) {
+  if (nb::hasattr(dtype, "itemsize") && nb::hasattr(dtype, "name")) {
     element = ElementOfName(nb::str(dtype.attr("name")).c_str(), nb::cast<std::size_t>(dtype.attr("itemsize")));
   }
+  if (!element) element = ElementOfTypestr(typestr);
   if (!element)
     FailArgument(what, "has elements of type " + typestr + " (" + nb::str(dtype).c_str() + "), which is unknown");
   if (access == Access::kWrite && nb::cast<bool>(nb::bool_(data[1]))) FailArgument(what, kReadOnly);

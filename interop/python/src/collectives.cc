@@ -74,20 +74,20 @@ nb::object Barrier(Communicator& self, nb::handle stream) {
 
 void BindCollectives(CommunicatorClass& communicator) {
   communicator
-      .def("all_reduce", &AllReduce, nb::arg("send"), nb::arg("recv") = nb::none(), nb::arg("op") = "sum",
+      .def("all_reduce", &AllReduce, nb::arg("send").none(), nb::arg("recv") = nb::none(), nb::arg("op").none() = "sum",
            nb::kw_only(), nb::arg("stream") = nb::none(),
            "Reduces send over all ranks, element by element, into recv on every rank, and returns recv.\n\n"
            "recv has as many elements as send; None: a new array of send's shape; send itself: in place.")
-      .def("reduce_scatter", &ReduceScatter, nb::arg("send"), nb::arg("recv") = nb::none(), nb::arg("op") = "sum",
-           nb::kw_only(), nb::arg("stream") = nb::none(),
+      .def("reduce_scatter", &ReduceScatter, nb::arg("send").none(), nb::arg("recv") = nb::none(),
+           nb::arg("op").none() = "sum", nb::kw_only(), nb::arg("stream") = nb::none(),
            "Reduces send over all ranks; rank r gets the r-th of size equal parts in recv, and returns it.\n\n"
            "None: a new array, with a first dimension of 1/size of send's.")
-      .def("all_gather", &AllGather, nb::arg("send"), nb::arg("recv") = nb::none(), nb::kw_only(),
+      .def("all_gather", &AllGather, nb::arg("send").none(), nb::arg("recv") = nb::none(), nb::kw_only(),
            nb::arg("stream") = nb::none(),
            "Every rank gets the send of all ranks in recv, rank by rank, and returns it.\n\n"
            "recv has size times send's elements; None: a new array, with a first dimension of size times send's.")
       .def(
-          "all_to_all", &AllToAll, nb::arg("send"), nb::arg("recv") = nb::none(), nb::kw_only(),
+          "all_to_all", &AllToAll, nb::arg("send").none(), nb::arg("recv") = nb::none(), nb::kw_only(),
           nb::arg("stream") = nb::none(),
           "The j-th of size equal parts of rank i's send becomes the i-th part of rank j's recv, which is returned.\n\n"
           "recv has as many elements as send; None: a new array of send's shape; send itself: in place.")

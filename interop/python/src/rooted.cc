@@ -109,25 +109,25 @@ nb::object Receive(Communicator& self, nb::handle recv, int peer, nb::handle str
 
 void BindRooted(CommunicatorClass& communicator) {
   communicator
-      .def("reduce", &Reduce, nb::arg("send"), nb::arg("recv") = nb::none(), nb::arg("op") = "sum", nb::arg("root") = 0,
-           nb::kw_only(), nb::arg("stream") = nb::none(),
+      .def("reduce", &Reduce, nb::arg("send").none(), nb::arg("recv") = nb::none(), nb::arg("op").none() = "sum",
+           nb::arg("root") = 0, nb::kw_only(), nb::arg("stream") = nb::none(),
            "Reduces send over all ranks into recv on root, and returns recv there, None elsewhere.\n\n"
            "Only root's recv is used: as many elements as send; None: a new array; send itself: in place.")
-      .def("broadcast", &Broadcast, nb::arg("send"), nb::arg("recv") = nb::none(), nb::arg("root") = 0, nb::kw_only(),
-           nb::arg("stream") = nb::none(),
+      .def("broadcast", &Broadcast, nb::arg("send").none(), nb::arg("recv") = nb::none(), nb::arg("root") = 0,
+           nb::kw_only(), nb::arg("stream") = nb::none(),
            "Every rank gets root's send. Without recv it is written into send itself, which is returned.\n\n"
            "With recv it is written there, and send is used on root only. All ranks pass as many elements.")
-      .def("gather", &Gather, nb::arg("send"), nb::arg("recv") = nb::none(), nb::arg("root") = 0, nb::kw_only(),
+      .def("gather", &Gather, nb::arg("send").none(), nb::arg("recv") = nb::none(), nb::arg("root") = 0, nb::kw_only(),
            nb::arg("stream") = nb::none(),
            "root gets the send of all ranks in recv, rank by rank, and returns it; other ranks return None.\n\n"
            "Only root's recv is used: size times send's elements; None: a new array.")
-      .def("scatter", &Scatter, nb::arg("send"), nb::arg("recv") = nb::none(), nb::arg("root") = 0, nb::kw_only(),
-           nb::arg("stream") = nb::none(),
+      .def("scatter", &Scatter, nb::arg("send").none(), nb::arg("recv") = nb::none(), nb::arg("root") = 0,
+           nb::kw_only(), nb::arg("stream") = nb::none(),
            "Rank r gets the r-th of size equal parts of root's send in recv, and returns it.\n\n"
            "Only root's send is used; others pass None. recv None is possible on root only.")
-      .def("send", &Send, nb::arg("send"), nb::arg("peer"), nb::kw_only(), nb::arg("stream") = nb::none(),
+      .def("send", &Send, nb::arg("send").none(), nb::arg("peer"), nb::kw_only(), nb::arg("stream") = nb::none(),
            "Sends an array to rank peer. Waits until its data is taken.")
-      .def("recv", &Receive, nb::arg("recv"), nb::arg("peer"), nb::kw_only(), nb::arg("stream") = nb::none(),
+      .def("recv", &Receive, nb::arg("recv").none(), nb::arg("peer"), nb::kw_only(), nb::arg("stream") = nb::none(),
            "Receives an array of as many elements from rank peer, and returns it.");
 }
 

@@ -55,6 +55,7 @@ nb::object Work::Wait(std::optional<double> seconds) const {
     }
     CheckSignals();
   }
+  task_->FreeArrays();
   const auto& outcome = task_->outcome();
   if (outcome.code != tuttiSuccess) Fail(outcome.code, outcome.message);
   return task_->result();

@@ -39,7 +39,7 @@ struct Callback {
 struct Kept {
   std::vector<std::unique_ptr<Arrays>> arrays;
   std::vector<Callback> callbacks;
-  nanobind::object result;
+  nanobind::object result = nanobind::none();
 };
 
 // Without the GIL, which a process that ends no longer grants, objects are left to the system.
@@ -75,6 +75,8 @@ class Task {
   bool AwaitFor(std::chrono::milliseconds time) const;
   // REQUIRES: done.
   const Outcome& outcome() const { return outcome_; }
+  // REQUIRES: done. Frees the arrays now, rather than when the stream's thread comes to it. Needs the GIL.
+  void FreeArrays() { kept_->arrays.clear(); }
   // What the call returns to Python. Needs the GIL.
   nanobind::object result() const { return kept_->result; }
   // Runs callback(argument) once the task is done: at once, or in the stream's thread. Needs the GIL.

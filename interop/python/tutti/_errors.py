@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import enum
 import re
+from typing import NamedTuple
 
 
 class Result(enum.IntEnum):
@@ -23,8 +24,20 @@ class Result(enum.IntEnum):
 
 # How the library names a rank in a message. A host's name may hold any character.
 _RANK = re.compile(r"rank (\d+) \(host (.*?), pid (\d+)\)")
+# A timeout's message begins with the rank that waited.
+_AWAITED = re.compile(r"which waits for " + _RANK.pattern)
 # A rank of which only the number is known.
-_NUMBER = re.compile(r"\brank (\d+)\b")
+_NUMBER = re.compile(r"rank (\d+) ")
+# Here either rank may be wrong.
+_MISMATCH = "the ranks' calls do not match"
+
+
+class Rank(NamedTuple):
+    """A rank that a message names."""
+
+    rank: int
+    host: str
+    pid: int
 
 
 class Error(Exception):
@@ -32,9 +45,10 @@ class Error(Exception):
 
     code     the library's result code
     message  the sentence that says what happened
-    rank     the rank that the sentence names first, which is the one at fault where a rank is; None: it names none
+    rank     the rank at fault, if the sentence names one; None: it names none, or calls of two ranks that do not match
     host     that rank's host, or None
     pid      that rank's process, or None
+    named    all ranks that the sentence names
     """
 
     code = Result.INTERNAL_ERROR
@@ -42,12 +56,15 @@ class Error(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+        self.named = tuple(Rank(int(rank), host, int(pid)) for rank, host, pid in _RANK.findall(message))
         self.rank: int | None = None
         self.host: str | None = None
         self.pid: int | None = None
-        if named := _RANK.search(message):
-            self.rank, self.host, self.pid = int(named[1]), named[2], int(named[3])
-        elif numbered := _NUMBER.search(message):
+        if awaited := _AWAITED.search(message):
+            self.rank, self.host, self.pid = int(awaited[1]), awaited[2], int(awaited[3])
+        elif self.named and _MISMATCH not in message:
+            self.rank, self.host, self.pid = self.named[0]
+        elif numbered := _NUMBER.match(message):
             self.rank = int(numbered[1])
 
     def __str__(self) -> str:

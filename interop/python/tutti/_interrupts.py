@@ -25,27 +25,33 @@ class Watcher:
 
     def __init__(self) -> None:
         self._communicators: weakref.WeakSet[Communicator] = weakref.WeakSet()
-        self._started = False
+        self._pipe: tuple[int, int] | None = None
 
     def add(self, communicator: Communicator) -> None:
         self._communicators.add(communicator)
-        if not self._started and threading.current_thread() is threading.main_thread():
+        if self._pipe is None and threading.current_thread() is threading.main_thread():
             self._start()
 
     def forget_all(self) -> None:
         """In a child of fork(), which has neither the thread nor the parent's communicators."""
+        if self._pipe is not None:
+            previous = signal.set_wakeup_fd(-1)
+            if previous not in (-1, self._pipe[1]):
+                signal.set_wakeup_fd(previous)
+            for end in self._pipe:
+                os.close(end)
         self.__init__()
 
     def _start(self) -> None:
-        readable, writable = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        os.set_blocking(readable, True)
+        readable, writable = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(writable, False)
         previous = signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
         if previous != -1:  # the program's own
             signal.set_wakeup_fd(previous)
             os.close(readable)
             os.close(writable)
             return
-        self._started = True
+        self._pipe = readable, writable
         threading.Thread(target=self._watch, args=(readable,), name="tutti signals", daemon=True).start()
 
     def _watch(self, readable: int) -> None:

@@ -1,0 +1,183 @@
+"""Which objects lend memory, and what is said about those that do not. One rank is enough."""
+
+import ctypes
+from array import array
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tutti
+
+
+class Dlpack:
+    """An array that lends its memory by DLPack alone, as PyTorch's tensors do."""
+
+    def __init__(self, lent):
+        self.lent = lent
+
+    def __dlpack__(self, **options):
+        return self.lent.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.lent.__dlpack_device__()
+
+
+def test_dlpack_in_both_directions(alone):
+    out = np.zeros(5, np.float32)
+    given = Dlpack(out)
+    assert alone.all_reduce(Dlpack(np.arange(5, dtype=np.float32)), given) is given
+    assert out.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_dlpack_of_read_only_memory(alone):
+    data = np.arange(3)
+    data.flags.writeable = False
+    assert alone.all_reduce(Dlpack(data), np.zeros(3, int)).tolist() == [0, 1, 2]
+    with pytest.raises(tutti.InvalidArgumentError, match="recv is read-only"):
+        alone.all_reduce(np.zeros(3, int), Dlpack(data))
+
+
+def test_dlpack_of_strided_memory(alone):
+    with pytest.raises(tutti.InvalidArgumentError, match="send is not contiguous"):
+        alone.all_reduce(Dlpack(np.arange(6)[::2]), np.zeros(3, int))
+
+
+def test_torch(alone):
+    torch = pytest.importorskip("torch")
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        data = torch.arange(4).to(dtype)
+        result = alone.all_reduce(data)
+        assert result.dtype == dtype and torch.equal(result, data) and result is not data
+    with pytest.raises(tutti.InvalidArgumentError, match="gradient"):
+        alone.all_reduce(torch.ones(3, requires_grad=True))
+
+
+@pytest.mark.parametrize("lent", [bytes(8), bytearray(8), memoryview(bytes(8)), array("d", [0.0]),
+                                  (ctypes.c_int * 2)(), np.zeros(2, np.int32), np.float64(0), np.zeros((0, 3))],
+                         ids=lambda lent: type(lent).__name__)
+def test_lends(alone, lent):
+    alone.all_gather(lent)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2],
+                         ids=lambda dtype: np.dtype(dtype).name)
+def test_types_that_buffers_cannot_describe(alone, dtype):
+    data = np.arange(4).astype(dtype)
+    assert alone.all_reduce(data).tolist() == data.tolist()
+    data.flags.writeable = False
+    assert alone.all_reduce(data).tolist() == data.tolist()
+    with pytest.raises(tutti.InvalidArgumentError, match="recv is read-only"):
+        alone.all_reduce(data.copy(), data)
+    with pytest.raises(tutti.InvalidArgumentError, match="not contiguous"):
+        alone.all_reduce(data[::2])
+
+
+def test_float8_of_another_kind_is_moved_but_not_added(alone):
+    data = np.arange(4).astype(ml_dtypes.float8_e4m3b11fnuz)
+    assert alone.all_gather(data).tolist() == data.tolist()
+    with pytest.raises(tutti.InvalidArgumentError, match="has no operator sum"):
+        alone.all_reduce(data)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, 2.5, "text", [1, 2], object()], ids=lambda wrong: type(wrong).__name__)
+def test_objects_that_lend_nothing(alone, wrong):
+    with pytest.raises(TypeError, match="lends no memory"):
+        alone.all_reduce(wrong)
+
+
+@pytest.mark.parametrize("wrong, reason", [
+    (np.arange(6)[::2], "not contiguous"),
+    (np.asfortranarray(np.arange(6).reshape(2, 3)), "not contiguous"),
+    (np.zeros(3, object), "no objects"),
+    (np.zeros(3, [("a", "i4"), ("b", "f4")]), "no objects, structures"),
+    (np.zeros(3, ">f4"), "byte order"),
+    (np.array(["a"]), "text"),
+    (np.array([1], "datetime64[s]"), "datetime64"),
+    (np.ma.masked_array([1, 2], [True, False]), "masked"),
+    (np.zeros(3, np.int16), "int16 has no operator sum"),
+    (np.zeros(3, np.uint16), "uint16 has no operator sum"),
+    (np.zeros(3, np.bool_), "bool has no operator sum"),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_arrays_that_a_reduction_refuses(alone, wrong, reason):
+    with pytest.raises(tutti.InvalidArgumentError, match=reason):
+        alone.all_reduce(wrong)
+
+
+def test_unaligned_memory(alone):
+    unaligned = np.frombuffer(bytearray(17), np.float64, count=2, offset=1)
+    with pytest.raises(tutti.InvalidArgumentError, match="align"):
+        alone.all_reduce(unaligned)
+
+
+@pytest.mark.parametrize("recv, reason", [
+    (np.zeros(4), "recv has 4 elements, but 3 are needed"),
+    (np.zeros(3, np.float32), "send has elements of float64 and recv of float32"),
+    (bytes(24), "recv is read-only"),
+    (np.zeros(6)[::2], "recv is not contiguous"),
+])
+def test_outputs_that_do_not_fit(alone, recv, reason):
+    with pytest.raises(tutti.InvalidArgumentError, match=reason):
+        alone.all_reduce(np.zeros(3), recv)
+
+
+def test_overlap_that_is_not_in_place(alone):
+    data = np.zeros(8)
+    with pytest.raises(tutti.InvalidArgumentError, match="overlap"):
+        alone.all_reduce(data[:4], data[2:6])
+
+
+@pytest.mark.parametrize("op", ["sum", tutti.Op.SUM, 0])
+def test_operators(alone, op):
+    assert alone.all_reduce(np.ones(2), op=op).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("op, kind", [("add", ValueError), (7, ValueError), (-1, ValueError), (1 << 80, ValueError),
+                                      (None, TypeError), (2.0, TypeError)])
+def test_operators_that_do_not_exist(alone, op, kind):
+    with pytest.raises(kind, match="op is"):
+        alone.all_reduce(np.ones(2), op=op)
+
+
+@pytest.mark.parametrize("counts, kind, reason", [
+    ([1, 2], ValueError, "counts has 2 numbers, but there are 1 ranks"),
+    ([-1], ValueError, r"counts\[0\] is -1, below zero"),
+    (["a"], TypeError, "integer"),
+    ([1 << 80], OverflowError, "index-sized"),
+    (5, TypeError, "a number for each rank"),
+    ([4], ValueError, "send has 3 elements, but 4 are needed"),
+])
+def test_counts(alone, counts, kind, reason):
+    with pytest.raises(kind, match=reason):
+        alone.all_gather_v(np.zeros(3), counts)
+
+
+def test_displacements_beyond_the_output(alone):
+    with pytest.raises(tutti.InvalidArgumentError, match="its blocks end at element 8"):
+        alone.all_gather_v(np.zeros(3), [3], np.zeros(7), [5])
+
+
+def test_displacements_that_no_memory_has(alone):
+    with pytest.raises((tutti.InvalidArgumentError, MemoryError, ValueError)):
+        alone.all_gather_v(np.zeros(3), [3], np.zeros(7), [(1 << 63) - 2])
+
+
+@pytest.mark.parametrize("root", [-1, 1, 1 << 20])
+def test_roots_that_do_not_exist(alone, root):
+    with pytest.raises(tutti.InvalidArgumentError, match="root"):
+        alone.broadcast(np.zeros(3), root=root)
+
+
+def test_a_buffer_in_use_cannot_be_resized(alone):
+    with tutti.Stream() as stream:
+        data = bytearray(8)
+        work = alone.all_reduce(data, data, stream=stream)
+        work.wait()
+        data.extend(b"x")  # free again
+
+
+def test_streams_of_another_kind(alone):
+    with pytest.raises(TypeError, match="stream is of type str"):
+        alone.barrier(stream="0")
+    with pytest.raises(tutti.InvalidArgumentError, match="host memory"):
+        alone.all_reduce(np.zeros(2), stream=4711)

@@ -1,0 +1,118 @@
+"""Ctrl-C while a rank waits."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import ranks
+import tutti
+
+
+def interrupted(comm, signs, how):
+    """Rank 0 waits for rank 1, which never calls; then it says how its wait ended."""
+    if comm.rank == 1:
+        signs.wait_for("interrupted")
+        if how in ("call", "group"):  # rank 0 has revoked the communicator
+            with pytest.raises(tutti.RemoteError) as caught:
+                comm.all_reduce(np.ones(1 << 20))  # more than what rank 0 has sent ahead
+            assert caught.value.rank == 0
+            return "told"
+        if how == "split":
+            with pytest.raises(tutti.Error):
+                comm.split(0)
+            return "told"
+        return comm.all_reduce(np.ones(10)).tolist()
+    try:
+        signs.give("waiting")
+        if how == "call":
+            comm.all_reduce(np.ones(1 << 20))
+        elif how == "group":
+            with tutti.group():
+                comm.send(np.ones(10), 1)
+                comm.recv(np.ones(10), 1)
+        elif how == "split":
+            comm.split(0)
+        else:
+            stream = tutti.Stream()
+            work = comm.all_reduce(np.ones(10), stream=stream)
+            work.wait()
+    except KeyboardInterrupt:
+        signs.give("interrupted")
+        if how == "stream":  # the call goes on, and the communicator lives
+            return work.wait().tolist()
+        return "interrupted"
+    return "not interrupted"
+
+
+@pytest.mark.parametrize("how", ["call", "group", "stream", "split"])
+def test_an_interrupt_ends_a_wait(tmp_path, how):
+    signs = ranks.Signs(tmp_path)
+    job = ranks.Job(2, interrupted, signs, how)
+    signs.wait_for("waiting")
+    time.sleep(0.2)
+    os.kill(job.processes[0].pid, signal.SIGINT)
+    right = [[2.0] * 10] * 2 if how == "stream" else ["interrupted", "told"]
+    assert job.outcomes(30) == [("value", one) for one in right]
+
+
+def handled(comm, signs):
+    if comm.rank == 1:
+        signs.wait_for("go")
+        return comm.all_reduce(np.ones(2)).tolist()
+    seen = []
+    signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    signs.give("waiting")
+    return comm.all_reduce(np.ones(2)).tolist(), seen
+
+
+def test_a_handler_of_the_program_leaves_the_call(tmp_path):
+    """If the program has its own handler, which raises nothing, the call goes on, and the handler runs after it."""
+    signs = ranks.Signs(tmp_path)
+    job = ranks.Job(2, handled, signs)
+    signs.wait_for("waiting")
+    time.sleep(0.2)
+    os.kill(job.processes[0].pid, signal.SIGINT)
+    time.sleep(0.2)
+    signs.give("go")
+    assert job.outcomes(30) == [("value", ([2.0, 2.0], [signal.SIGINT])), ("value", [2.0, 2.0])]
+
+
+def join_in_vain(comm, signs):
+    os.environ.update(ranks.environment(0, 2, ranks.free_port()))
+    signs.give("waiting")
+    try:
+        tutti.init(init_timeout=60)
+    except KeyboardInterrupt:
+        return "interrupted"
+    return "not interrupted"
+
+
+def test_an_interrupt_ends_init(tmp_path):
+    signs = ranks.Signs(tmp_path)
+    job = ranks.Job(1, join_in_vain, signs)
+    signs.wait_for("waiting")
+    time.sleep(0.3)
+    os.kill(job.processes[0].pid, signal.SIGINT)
+    assert job.outcomes(30) == [("value", "interrupted")]
+
+
+def many_interrupts(comm):
+    """Signals at any moment end a loop of calls with KeyboardInterrupt, and nothing else."""
+    end = time.monotonic() + 20
+    try:
+        while time.monotonic() < end:
+            comm.all_reduce(np.ones(2))
+    except KeyboardInterrupt:
+        return "interrupted"
+    return "not interrupted"
+
+
+def test_interrupts_at_any_moment():
+    for pause in (0.1, 0.13, 0.17, 0.21):
+        job = ranks.Job(1, many_interrupts)
+        time.sleep(pause + 0.3)
+        os.kill(job.processes[0].pid, signal.SIGINT)
+        assert job.outcomes(30) == [("value", "interrupted")]
