@@ -55,6 +55,22 @@ std::vector<Py_ssize_t> NumbersOf(nb::handle sequence) {
   return numbers;
 }
 
+// What __dlpack__ returns. Not nanobind's own import: where __dlpack__ refuses, e.g. for PyTorch's lazily conjugated
+// numbers, that takes the memory another way.
+nb::object DlpackCapsule(nb::handle object, const char* what) {
+  const auto lend = object.attr("__dlpack__");
+  try {
+    try {
+      return lend(nb::arg("max_version") = nb::make_tuple(nb::dlpack::major_version, nb::dlpack::minor_version));
+    } catch (nb::python_error& error) {  // older than DLPack 1.0
+      if (!error.matches(PyExc_TypeError)) throw;
+      return lend();
+    }
+  } catch (nb::python_error& error) {
+    FailArgument(what, std::string("does not lend its memory by DLPack: ") + nb::str(error.value()).c_str());
+  }
+}
+
 }  // namespace
 
 void Array::Take(nb::handle object, const char* what, Access access) {
@@ -138,43 +154,46 @@ bool Array::TakeArrayInterface(nb::handle object, const char* attribute, const c
   return true;
 }
 
-bool Array::TakeDlpack(nb::handle object, const char* what, Access access) {
-  if (!nb::hasattr(object, "__dlpack__")) return false;
-  nb::ndarray<nb::ro> readable;
-  if (!nb::try_cast(object, readable, false)) {
-    FailArgument(what, "does not export its memory by DLPack (a tensor that requires a gradient must be detached)");
-  }
-  nb::ndarray<> writable;
-  if (access == Access::kWrite && !nb::try_cast(object, writable, false)) FailArgument(what, kReadOnly);
-  const auto type = readable.dtype();
+template <typename Tensor>
+bool Array::TakeTensor(const Tensor& tensor, const char* what) {
+  const auto type = tensor.dtype();
   const auto element = ElementOfDlpack(type.code, type.bits, type.lanes);
   if (!element) {
     FailArgument(what, "has elements of DLPack's type code " + std::to_string(type.code) + " with " +
                            std::to_string(type.bits) + " bits, which are not taken");
   }
-  const int device = readable.device_type();
+  const int device = tensor.device_type();
   if (device != nb::device::cpu::value && device != nb::device::cuda_host::value && device != nb::device::cuda::value &&
       device != nb::device::cuda_managed::value) {
     FailArgument(what, "lies on a device of DLPack's type " + std::to_string(device) +
                            ": host memory and CUDA devices are taken");
   }
   std::vector<Py_ssize_t> extents, strides;
-  for (std::size_t i = 0; i < readable.ndim(); ++i) {
-    extents.push_back(static_cast<Py_ssize_t>(readable.shape(i)));
-    strides.push_back(static_cast<Py_ssize_t>(readable.stride(i)));
+  for (std::size_t i = 0; i < tensor.ndim(); ++i) {
+    extents.push_back(static_cast<Py_ssize_t>(tensor.shape(i)));
+    strides.push_back(static_cast<Py_ssize_t>(tensor.stride(i)));
   }
   SetShape(std::move(extents));
   if (!IsContiguous(shape_, strides, 1)) FailArgument(what, kNotContiguous);
   element_ = *element;
-  data_ = const_cast<void*>(readable.data());
+  data_ = const_cast<void*>(static_cast<const void*>(tensor.data()));
   on_device_ = device == nb::device::cuda::value || device == nb::device::cuda_managed::value;
-  owner_ = nb::borrow<nb::object>(object);
-  if (access == Access::kWrite) {
-    tensor_ = std::make_shared<nb::ndarray<>>(std::move(writable));
-  } else {
-    tensor_ = std::make_shared<nb::ndarray<nb::ro>>(std::move(readable));
-  }
   return true;
+}
+
+bool Array::TakeDlpack(nb::handle object, const char* what, Access access) {
+  if (!nb::hasattr(object, "__dlpack__")) return false;
+  const nb::object capsule = DlpackCapsule(object, what);
+  nb::ndarray<nb::ro> readable;
+  if (access == Access::kRead) {
+    if (!nb::try_cast(capsule, readable, false)) FailArgument(what, "exports by DLPack what cannot be read");
+    tensor_ = std::make_shared<nb::ndarray<nb::ro>>(readable);
+    return TakeTensor(readable, what);
+  }
+  nb::ndarray<> writable;
+  if (!nb::try_cast(capsule, writable, false)) FailArgument(what, kReadOnly);
+  tensor_ = std::make_shared<nb::ndarray<>>(writable);
+  return TakeTensor(writable, what);
 }
 
 }  // namespace tutti_python

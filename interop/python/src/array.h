@@ -45,6 +45,8 @@ class Array {
   bool TakeBuffer(nanobind::handle object, const char* what, Access access);
   bool TakeArrayInterface(nanobind::handle object, const char* attribute, const char* what, Access access);
   bool TakeDlpack(nanobind::handle object, const char* what, Access access);
+  template <typename Tensor>
+  bool TakeTensor(const Tensor& tensor, const char* what);
   void SetShape(std::vector<Py_ssize_t> extents);
 
   void* data_ = nullptr;

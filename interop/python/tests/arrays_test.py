@@ -43,14 +43,19 @@ def test_dlpack_of_strided_memory(alone):
         alone.all_reduce(Dlpack(np.arange(6)[::2]), np.zeros(3, int))
 
 
+@pytest.mark.filterwarnings("ignore:Failed to initialize NumPy")
 def test_torch(alone):
     torch = pytest.importorskip("torch")
     for dtype in (torch.float32, torch.bfloat16, torch.int64):
         data = torch.arange(4).to(dtype)
         result = alone.all_reduce(data)
         assert result.dtype == dtype and torch.equal(result, data) and result is not data
-    with pytest.raises(tutti.InvalidArgumentError, match="gradient"):
+    with pytest.raises(tutti.InvalidArgumentError, match="grad"):
         alone.all_reduce(torch.ones(3, requires_grad=True))
+    with pytest.raises(tutti.InvalidArgumentError, match="conj"):
+        alone.all_gather(torch.ones(3, dtype=torch.complex64).conj())
+    with pytest.raises(tutti.InvalidArgumentError, match="not contiguous"):
+        alone.all_gather(torch.ones(3, 2).t())
 
 
 @pytest.mark.parametrize("lent", [bytes(8), bytearray(8), memoryview(bytes(8)), array("d", [0.0]),

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Builds the package's wheel, installs it into a virtual environment, and runs the tests in this file's folder.
+#   run.sh PYTHON LIBTUTTI.SO BUILD_FOLDER [PYTEST-ARGS]
+# Exit status 77: something cannot be had from PyPI; the last line says so.
+set -euo pipefail
+python=$1
+library=$2
+mkdir -p "$3"
+build=$(cd "$3" && pwd)
+tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+shift 3
+
+TUTTI_LIBRARY=$library PYTHON=$python "$tests/../../../scripts/wheels.sh" "$build"
+# Debian's PyTorch is tested, too, where it is installed.
+[ -x "$build/tests/bin/python" ] || "$python" -m venv --system-site-packages "$build/tests"
+"$build/tests/bin/pip" install --quiet --disable-pip-version-check pytest numpy ml_dtypes || {
+  echo "pytest, NumPy or ml_dtypes cannot be installed from PyPI"
+  exit 77
+}
+"$build/tests/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
+  --find-links "$build/wheels" tutti
+cd "$tests"
+PYTHONDONTWRITEBYTECODE=1 exec "$build/tests/bin/python" -m pytest -q -p no:cacheprovider "$@"
