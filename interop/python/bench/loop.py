@@ -1,6 +1,8 @@
 """One rank of calls.py: times an all-reduce of float64 in a bare loop.
 
-    loop.py tutti|mpi4py BYTES CALLS     prints ns a call, on rank 0
+    loop.py tutti|tutti-new|mpi4py BYTES CALLS     prints ns a call, on rank 0
+
+tutti-new: the call allocates its output.
 """
 
 import sys
@@ -12,22 +14,23 @@ import numpy
 def main():
     package, count, calls = sys.argv[1], int(sys.argv[2]) // 8, int(sys.argv[3])
     mine, out = numpy.zeros(count), numpy.zeros(count)
-    if package == "tutti":
-        import tutti
-
-        comm = tutti.init()
-        all_reduce, barrier, rank = comm.all_reduce, comm.barrier, comm.rank
-    else:
+    if package == "mpi4py":
         from mpi4py import MPI
 
         comm = MPI.COMM_WORLD
         all_reduce, barrier, rank = comm.Allreduce, comm.Barrier, comm.Get_rank()
+    else:
+        import tutti
+
+        comm = tutti.init()
+        all_reduce, barrier, rank = comm.all_reduce, comm.barrier, comm.rank
+    arguments = (mine,) if package == "tutti-new" else (mine, out)
     for _ in range(calls // 10):
-        all_reduce(mine, out)
+        all_reduce(*arguments)
     barrier()
     start = time.perf_counter_ns()
     for _ in range(calls):
-        all_reduce(mine, out)
+        all_reduce(*arguments)
     took = time.perf_counter_ns() - start
     barrier()
     if rank == 0:

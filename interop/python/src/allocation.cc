@@ -47,9 +47,7 @@ nb::object NewMemoryview(const Array& array, const Shape& shape) {
   }
   Py_ssize_t bytes = static_cast<Py_ssize_t>(array.element().bytes);
   for (const auto extent : shape) bytes *= extent;
-  const nb::object memory = nb::steal<nb::object>(PyByteArray_FromStringAndSize(nullptr, bytes));
-  if (!memory.is_valid()) throw nb::python_error();
-  std::memset(PyByteArray_AsString(memory.ptr()), 0, static_cast<std::size_t>(bytes));
+  const nb::object memory = nb::handle(reinterpret_cast<PyObject*>(&PyByteArray_Type))(bytes);  // zeros
   const nb::object view = nb::steal<nb::object>(PyMemoryView_FromObject(memory.ptr()));
   if (!view.is_valid()) throw nb::python_error();
   // memoryview.cast takes no shape with a zero.
@@ -71,7 +69,7 @@ nb::object NewLike(nb::handle like, const Array& array, const Shape& shape) {
     return nb::module_::import_("torch").attr("empty")(TupleOf(shape), **named);
   }
   const bool cupy = package == "cupy";
-  if (cupy || (!array.on_device() && nb::hasattr(like, "__array_interface__"))) {
+  if (cupy || (!array.on_device() && nb::hasattr(like, "__array_interface__") && nb::hasattr(like, "dtype"))) {
     return nb::module_::import_(cupy ? "cupy" : "numpy").attr("empty")(TupleOf(shape), like.attr("dtype"));
   }
   if (array.on_device()) {
@@ -93,10 +91,10 @@ Shape JoinedShape(const Array& like, int ranks) {
 Shape PartShape(const Array& like, int ranks) {
   auto shape = SameShape(like);
   if (shape.empty() || shape.front() % ranks != 0) {
-    Fail(tuttiInvalidArgument, "send cannot be cut into " + std::to_string(ranks) +
-                                   " equal parts along its first dimension, of " +
-                                   (shape.empty() ? "none" : std::to_string(shape.front())) +
-                                   ": pass recv, or an array whose first dimension the number of ranks divides");
+    const auto size =
+        shape.empty() ? "send has no dimension" : "send's first dimension is " + std::to_string(shape.front());
+    Fail(tuttiInvalidArgument,
+         size + ", which cannot be cut into " + std::to_string(ranks) + " equal parts: pass recv, the output");
   }
   shape.front() /= ranks;
   return shape;

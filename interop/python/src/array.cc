@@ -2,8 +2,9 @@
 
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <cstring>
-#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -53,6 +54,48 @@ std::vector<Py_ssize_t> NumbersOf(nb::handle sequence) {
   std::vector<Py_ssize_t> numbers;
   for (const nb::handle one : nb::iter(sequence)) numbers.push_back(nb::cast<Py_ssize_t>(one));
   return numbers;
+}
+
+// NumPy's array interface, and CUDA's, which has the same fields.
+struct Interface {
+  void* data = nullptr;
+  bool read_only = false;
+  std::vector<Py_ssize_t> shape;
+  std::optional<std::vector<Py_ssize_t>> strides;
+  std::string type;  // for messages
+  std::optional<Element> element;
+};
+
+// Empty: a field is missing or of a wrong type.
+std::optional<Interface> ReadInterface(nb::handle object, const nb::dict& fields) {
+  try {
+    Interface interface;
+    const auto data = nb::cast<nb::tuple>(fields["data"]);  // the address, and whether it is read-only
+    if (data.size() != 2) return std::nullopt;
+    interface.data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(data[0]));
+    interface.read_only = nb::cast<bool>(data[1]);
+    interface.shape = NumbersOf(fields["shape"]);
+    if (std::ranges::any_of(interface.shape, [](Py_ssize_t extent) { return extent < 0; })) return std::nullopt;
+    if (fields.contains("strides") && !fields["strides"].is_none()) {
+      interface.strides = NumbersOf(fields["strides"]);
+      if (interface.strides->size() != interface.shape.size()) return std::nullopt;
+    }
+    const auto typestr = nb::cast<nb::str>(fields["typestr"]);
+    interface.type = typestr.c_str();
+    // The name comes first, because the type string of a float8 may say only that it is a float of one byte.
+    const nb::object dtype = nb::getattr(object, "dtype", nb::none());
+    if (nb::hasattr(dtype, "itemsize") && nb::hasattr(dtype, "name")) {
+      const auto name = nb::cast<nb::str>(dtype.attr("name"));
+      interface.element = ElementOfName(name.c_str(), nb::cast<std::size_t>(dtype.attr("itemsize")));
+      if (!interface.element) interface.element = ElementOfTypestr(interface.type);
+      interface.type = name.c_str();
+    } else {
+      interface.element = ElementOfTypestr(interface.type);
+    }
+    return interface;
+  } catch (const std::exception&) {  // nanobind's, and Python's
+    return std::nullopt;
+  }
 }
 
 // What __dlpack__ returns. Not nanobind's own import: where __dlpack__ refuses, e.g. for PyTorch's lazily conjugated
@@ -126,29 +169,19 @@ bool Array::TakeBuffer(nb::handle object, const char* what, Access access) {
 }
 
 bool Array::TakeArrayInterface(nb::handle object, const char* attribute, const char* what, Access access) {
-  const nb::object interface = nb::getattr(object, attribute, nb::none());
-  if (!nb::isinstance<nb::dict>(interface)) return false;
-  const auto fields = nb::borrow<nb::dict>(interface);
-  if (!fields.contains("data") || !nb::isinstance<nb::tuple>(fields["data"])) return false;
-  const auto data = nb::borrow<nb::tuple>(fields["data"]);
-  const std::string typestr = nb::str(fields["typestr"]).c_str();
-  // The name comes first, because the type string of a float8 may say only that it is a float of one byte.
-  std::optional<Element> element;
-  const nb::object dtype = nb::getattr(object, "dtype", nb::none());
-  if (nb::hasattr(dtype, "itemsize") && nb::hasattr(dtype, "name")) {
-    element = ElementOfName(nb::str(dtype.attr("name")).c_str(), nb::cast<std::size_t>(dtype.attr("itemsize")));
-  }
-  if (!element) element = ElementOfTypestr(typestr);
-  if (!element)
-    FailArgument(what, "has elements of type " + typestr + " (" + nb::str(dtype).c_str() + "), which is unknown");
-  if (access == Access::kWrite && nb::cast<bool>(nb::bool_(data[1]))) FailArgument(what, kReadOnly);
-  SetShape(NumbersOf(fields["shape"]));
-  if (fields.contains("strides") && !fields["strides"].is_none() &&
-      !IsContiguous(shape_, NumbersOf(fields["strides"]), static_cast<Py_ssize_t>(element->bytes))) {
+  const nb::object dictionary = nb::getattr(object, attribute, nb::none());
+  if (!nb::isinstance<nb::dict>(dictionary)) return false;
+  auto interface = ReadInterface(object, nb::borrow<nb::dict>(dictionary));
+  if (!interface) FailArgument(what, std::string("has an ") + attribute + " that is not as NumPy defines it");
+  if (!interface->element) FailArgument(what, "has elements of type " + interface->type + ", which is unknown");
+  if (access == Access::kWrite && interface->read_only) FailArgument(what, kReadOnly);
+  SetShape(std::move(interface->shape));
+  if (interface->strides &&
+      !IsContiguous(shape_, *interface->strides, static_cast<Py_ssize_t>(interface->element->bytes))) {
     FailArgument(what, kNotContiguous);
   }
-  element_ = *element;
-  data_ = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(data[0]));
+  element_ = *interface->element;
+  data_ = interface->data;
   on_device_ = std::strcmp(attribute, "__cuda_array_interface__") == 0;
   owner_ = nb::borrow<nb::object>(object);
   return true;

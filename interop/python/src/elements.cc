@@ -119,7 +119,7 @@ std::optional<Element> ElementOfTypestr(std::string_view typestr) {
     case 'b': return Element{Kind::kBool, bytes};
     case 'i': return Element{Kind::kSigned, bytes};
     case 'u': return Element{Kind::kUnsigned, bytes};
-    case 'f': return Element{Kind::kFloat, bytes};
+    case 'f': return bytes == 1 ? std::nullopt : std::optional(Element{Kind::kFloat, bytes});
     case 'c': return Element{Kind::kComplex, bytes};
     default: return std::nullopt;
   }

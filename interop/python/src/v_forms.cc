@@ -144,19 +144,19 @@ nb::object AllToAllV(Communicator& self, nb::handle send, nb::handle send_counts
 void BindVForms(CommunicatorClass& communicator) {
   communicator
       .def(
-          "all_gather_v", &AllGatherV, nb::arg("send").none(), nb::arg("counts"), nb::arg("recv") = nb::none(),
+          "all_gather_v", &AllGatherV, nb::arg("send").none(), nb::arg("counts").none(), nb::arg("recv") = nb::none(),
           nb::arg("displacements") = nb::none(), nb::kw_only(), nb::arg("stream") = nb::none(),
           "Every rank gets the send of all ranks in recv: counts[r] elements of rank r at element displacements[r].\n\n"
           "counts and displacements are equal on all ranks; displacements None: one block after the other. recv None: "
           "a\n"
           "new array of one dimension; send itself: in place, this rank's block is in its place there.")
-      .def("reduce_scatter_v", &ReduceScatterV, nb::arg("send").none(), nb::arg("counts"), nb::arg("recv") = nb::none(),
-           nb::arg("op").none() = "sum", nb::kw_only(), nb::arg("stream") = nb::none(),
+      .def("reduce_scatter_v", &ReduceScatterV, nb::arg("send").none(), nb::arg("counts").none(),
+           nb::arg("recv") = nb::none(), nb::arg("op").none() = "sum", nb::kw_only(), nb::arg("stream") = nb::none(),
            "Reduces send, of sum(counts) elements, over all ranks; rank r gets its block of counts[r] elements in "
            "recv.\n\n"
            "counts is equal on all ranks. recv None: a new array of one dimension.")
-      .def("all_to_all_v", &AllToAllV, nb::arg("send").none(), nb::arg("send_counts"), nb::arg("recv_counts"),
-           nb::arg("recv") = nb::none(), nb::arg("send_displacements") = nb::none(),
+      .def("all_to_all_v", &AllToAllV, nb::arg("send").none(), nb::arg("send_counts").none(),
+           nb::arg("recv_counts").none(), nb::arg("recv") = nb::none(), nb::arg("send_displacements") = nb::none(),
            nb::arg("recv_displacements") = nb::none(), nb::kw_only(), nb::arg("stream") = nb::none(),
            "Sends send_counts[r] elements to rank r and gets recv_counts[r] from it. Not in place.\n\n"
            "send_counts[j] of rank i equals recv_counts[i] of rank j. Displacements count elements from the array's\n"

@@ -91,6 +91,30 @@ def test_objects_that_lend_nothing(alone, wrong):
         alone.all_reduce(wrong)
 
 
+class Interface:
+    def __init__(self, **fields):
+        self.__array_interface__ = fields
+
+
+@pytest.mark.parametrize("wrong", [
+    Interface(), Interface(data=(), shape=(1,), typestr="<f4"), Interface(data=(0, False)), Interface(data=("a", 1), shape=(1,), typestr="<f4"),
+    Interface(data=(1 << 70, False), shape=(0,), typestr="<f4"), Interface(data=(8, False), shape=(-1,), typestr="<f4"),
+    Interface(data=(8, False), shape=(0,), strides=(), typestr="<f4"), Interface(data=(8, False), shape=3, typestr="<f4"),
+    Interface(data=(8, False), shape=(0,), typestr=4), Interface(data=3, shape=(0,), typestr="<f4"),
+], ids=lambda wrong: str(wrong.__array_interface__))
+def test_array_interfaces_that_are_wrong(alone, wrong):
+    with pytest.raises(tutti.InvalidArgumentError, match="not as NumPy defines it"):
+        alone.all_gather(wrong)
+
+
+def test_an_array_interface_alone(alone):
+    data = np.arange(3.0)
+    lent = Interface(**data.__array_interface__)
+    assert alone.all_reduce(lent).tolist() == [0, 1, 2]
+    with pytest.raises(tutti.InvalidArgumentError, match="of type <f1, which is unknown"):
+        alone.all_reduce(Interface(data=(8, False), shape=(0,), typestr="<f1"))
+
+
 @pytest.mark.parametrize("wrong, reason", [
     (np.arange(6)[::2], "not contiguous"),
     (np.asfortranarray(np.arange(6).reshape(2, 3)), "not contiguous"),
