@@ -99,10 +99,10 @@ def test_an_interrupt_ends_init(tmp_path):
     assert job.outcomes(30) == [("value", "interrupted")]
 
 
-def many_interrupts(comm):
-    """Signals at any moment end a loop of calls with KeyboardInterrupt, and nothing else."""
+def many_calls(comm, signs):
     end = time.monotonic() + 20
     try:
+        signs.give("calling")
         while time.monotonic() < end:
             comm.all_reduce(np.ones(2))
     except KeyboardInterrupt:
@@ -110,9 +110,12 @@ def many_interrupts(comm):
     return "not interrupted"
 
 
-def test_interrupts_at_any_moment():
-    for pause in (0.1, 0.13, 0.17, 0.21):
-        job = ranks.Job(1, many_interrupts)
-        time.sleep(pause + 0.3)
-        os.kill(job.processes[0].pid, signal.SIGINT)
-        assert job.outcomes(30) == [("value", "interrupted")]
+@pytest.mark.parametrize("pause", [0.0, 0.001, 0.002, 0.005, 0.01, 0.02])
+def test_an_interrupt_at_any_moment(tmp_path, pause):
+    """It ends a loop of calls that do not wait with KeyboardInterrupt, and nothing else."""
+    signs = ranks.Signs(tmp_path)
+    job = ranks.Job(1, many_calls, signs)
+    signs.wait_for("calling")
+    time.sleep(pause)
+    os.kill(job.processes[0].pid, signal.SIGINT)
+    assert job.outcomes(30) == [("value", "interrupted")]

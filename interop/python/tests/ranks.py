@@ -2,7 +2,7 @@
 
     values = ranks.run(4, body, argument, ...)     runs body(comm, argument, ...) in 4 processes
 
-The parent makes no communicator and no thread, so its forks behave like new processes but start in milliseconds.
+The ranks are forks of the parent, which start in milliseconds. The parent keeps no communicator open meanwhile.
 """
 
 import multiprocessing

@@ -70,7 +70,7 @@ class Error(Exception):
     def __str__(self) -> str:
         return self.message
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[Error], tuple[str]]:
         return type(self), (self.message,)
 
 
@@ -116,8 +116,11 @@ class TimeoutError(Error, builtins.TimeoutError):  # noqa: A001 the field's word
     code = Result.TIMEOUT_ERROR
 
 
-_CLASSES = {kind.code: kind for kind in (CudaError, OperatingSystemError, InternalError, InvalidArgumentError,
-                                         InvalidUsageError, RemoteError, TimeoutError)}
+_CLASSES: dict[int, type[Error]] = {
+    kind.code: kind
+    for kind in (CudaError, OperatingSystemError, InternalError, InvalidArgumentError, InvalidUsageError, RemoteError,
+                 TimeoutError)
+}
 
 
 def of_code(code: int, message: str) -> Error:

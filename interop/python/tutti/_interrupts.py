@@ -24,6 +24,9 @@ class Watcher:
     """The watching thread of one process. It starts with the first communicator that the main thread makes."""
 
     def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
         self._communicators: weakref.WeakSet[Communicator] = weakref.WeakSet()
         self._pipe: tuple[int, int] | None = None
 
@@ -40,7 +43,7 @@ class Watcher:
                 signal.set_wakeup_fd(previous)
             for end in self._pipe:
                 os.close(end)
-        self.__init__()
+        self._reset()
 
     def _start(self) -> None:
         readable, writable = os.pipe2(os.O_CLOEXEC)

@@ -34,7 +34,7 @@ class _Parcel:
             self.bytes = f"{type(error).__name__}: {error}".encode()
 
     @property
-    def header(self) -> array:
+    def header(self) -> array[int]:
         return array(_HEADER, (len(self.bytes), _WELL if self.error is None else _FAILED))
 
 
@@ -44,7 +44,7 @@ def _opened(sender: int, failed: int, data: bytes | bytearray | memoryview) -> A
     return pickle.loads(data)
 
 
-def _no_header() -> array:
+def _no_header() -> array[int]:
     return array(_HEADER, (0, 0))
 
 
@@ -116,12 +116,12 @@ def scatter_object(comm: Communicator, things: Sequence[Any] | None, root: int) 
         comm.broadcast(headers, root=root)
         size, failed = headers[2 * comm.rank], headers[2 * comm.rank + 1]
         return _opened(root, failed, comm.recv(bytearray(size), root))
+    error: BaseException | None
     if things is None or len(things) != comm.size:
         error = InvalidArgumentError(f"scatter_object takes a list of {comm.size} objects on the root, one for each "
                                      f"rank, and got {'None' if things is None else len(things)}")
         parcels = [_Parcel(None)] * comm.size
     else:
-        error = None
         parcels = [_Parcel(thing) for thing in things]
         error = next((parcel.error for parcel in parcels if parcel.error is not None), None)
     if error is not None:  # all ranks fail, not only those whose object could not be pickled
