@@ -4,7 +4,7 @@
 # Exit status 77: something cannot be had from PyPI; the last line says so.
 set -euo pipefail
 python=$1
-library=$2
+library=$(realpath "$2")
 mkdir -p "$3"
 build=$(cd "$3" && pwd)
 tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -20,4 +20,6 @@ TUTTI_LIBRARY=$library PYTHON=$python "$tests/../../../scripts/wheels.sh" "$buil
 "$build/tests/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
   --find-links "$build/wheels" tutti
 cd "$tests"
+# In a build tree, the folder of libtutti.so also has the stand-in for CUDA's driver.
+export TUTTI_STANDIN="${TUTTI_STANDIN-$(dirname "$library")/testing/fake_cuda}"
 PYTHONDONTWRITEBYTECODE=1 exec "$build/tests/bin/python" -m pytest -q -p no:cacheprovider "$@"
