@@ -80,6 +80,36 @@ def test_a_handler_of_the_program_leaves_the_call(tmp_path):
     assert job.outcomes(30) == [("value", ([2.0, 2.0], [signal.SIGINT])), ("value", [2.0, 2.0])]
 
 
+def after_an_event_loop(comm, signs):
+    """A loop of asyncio that handled a signal leaves Python's signals to nobody; the next communicator takes them again."""
+    import asyncio
+
+    async def main():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: None)
+
+    asyncio.run(main())
+    with comm.split(0) as other:
+        signs.give("waiting")
+        if comm.rank == 0:
+            try:
+                other.recv(np.zeros(2), 1)
+            except KeyboardInterrupt:
+                signs.give("interrupted")
+                return "interrupted"
+        signs.wait_for("interrupted")
+        other.abort()
+        return "told"
+
+
+def test_an_interrupt_after_an_event_loop(tmp_path):
+    signs = ranks.Signs(tmp_path)
+    job = ranks.Job(2, after_an_event_loop, signs)
+    signs.wait_for("waiting")
+    time.sleep(0.2)
+    os.kill(job.processes[0].pid, signal.SIGINT)
+    assert job.outcomes(30) == [("value", "interrupted"), ("value", "told")]
+
+
 def join_in_vain(comm, signs):
     os.environ.update(ranks.environment(0, 2, ranks.free_port()))
     signs.give("waiting")

@@ -32,8 +32,8 @@ class Watcher:
 
     def add(self, communicator: Communicator) -> None:
         self._communicators.add(communicator)
-        if self._pipe is None and threading.current_thread() is threading.main_thread():
-            self._start()
+        if threading.current_thread() is threading.main_thread():
+            self._listen()
 
     def forget_all(self) -> None:
         """In a child of fork(), which has neither the thread nor the parent's communicators."""
@@ -45,17 +45,16 @@ class Watcher:
                 os.close(end)
         self._reset()
 
-    def _start(self) -> None:
-        readable, writable = os.pipe2(os.O_CLOEXEC)
+    def _listen(self) -> None:
+        """Also when it has listened before: an event loop of asyncio that has handled signals stops that at its end."""
+        readable, writable = self._pipe or os.pipe2(os.O_CLOEXEC)
         os.set_blocking(writable, False)
         previous = signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
-        if previous != -1:  # the program's own
+        if previous not in (-1, writable):  # the program's own
             signal.set_wakeup_fd(previous)
-            os.close(readable)
-            os.close(writable)
-            return
-        self._pipe = readable, writable
-        threading.Thread(target=self._watch, args=(readable,), name="tutti signals", daemon=True).start()
+        if self._pipe is None:
+            self._pipe = readable, writable
+            threading.Thread(target=self._watch, args=(readable,), name="tutti signals", daemon=True).start()
 
     def _watch(self, readable: int) -> None:
         while signals := os.read(readable, 1):
