@@ -24,15 +24,16 @@ build_libraries=(
 build_packages=("${build_tools[@]}" "${build_libraries[@]}" libhwloc-dev)
 # Without these, the library lacks verbs and UCX, and the bench lacks clusters and some peer libraries.
 # libucx-dev: UCX's headers, and its library, which Tutti loads only on request (docs/ucx.md).
-# iproute2: for clusters on one machine, which tests and bench use (scripts/cluster.sh). python3-venv: for the MPIs that
-# scripts/peers.sh installs from PyPI.
+# iproute2: for clusters on one machine, which tests and bench use (scripts/cluster.sh). python3-venv: for what
+# scripts/peers.sh and scripts/wheels.sh install from PyPI.
 peer_packages=(libibverbs-dev ibverbs-providers libucx-dev iproute2 openmpi-bin libopenmpi-dev mpich libmpich-dev
                libgloo-dev python3-venv)
 # Required by all tests.
 needed_by_tests=(libgtest-dev)
 # Without these, there are no microbenchmarks and no tests of PyTorch and of libnccl.so.2 from Python.
 # libopenblas-dev: matrix products of examples/train_lm; without it, plain loops compute them.
-# python3-torch and the packages after it: to build and test the PyTorch backend (interop/torch).
+# python3-torch and the packages after it: to build and test the PyTorch backend (interop/torch); python3-dev also for the
+# Python package (interop/python).
 # git: to fetch nccl-tests (scripts/frameworks.sh).
 test_packages=(git libbenchmark-dev python3-numpy libopenblas-dev python3-torch libtorch-dev pybind11-dev python3-dev
                python3-setuptools)
