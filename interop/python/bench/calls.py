@@ -4,9 +4,8 @@
     scripts/wheels.sh && interop/python/bench/calls.py [--rounds 15] [--json FILE]
 
 Takes the wheel of build/wheels and the libtutti.so of build/release. Installs NumPy, mpi4py and the MPIs from PyPI into
-build/python_bench. All take turns: each round runs every program once, and begins with another one. Prints medians of the
-rounds, the quartiles, and what Python adds to C, as tables; then the time from an empty virtual environment, with the wheel
-at hand, to the end of the first all-reduce.
+build/python_bench. All take turns: each round runs every program once, and begins with another one. Prints a table, and the
+time from an empty virtual environment, with the wheel at hand, to the end of the first all-reduce.
 """
 
 import argparse
@@ -139,13 +138,13 @@ def main():
     facts["load_after"] = os.getloadavg()[0]
 
     print(", ".join(f"{key} {value}" for key, value in facts.items()))
-    print(f"\nus a call, {RANKS} ranks: median (quartiles) of {arguments.rounds} rounds")
+    print(f"\nus a call, {RANKS} ranks: median (least - upper quartile) of {arguments.rounds} rounds")
     print("| program | " + " | ".join(SIZES) + " |\n|---|" + "---|" * len(SIZES))
     for name in names:
         cells = []
         for size in SIZES:
-            low, middle, high = statistics.quantiles(times[name][size], n=4)
-            cells.append(f"{middle / 1e3:.2f} ({low / 1e3:.2f} - {high / 1e3:.2f})")
+            _, middle, high = statistics.quantiles(times[name][size], n=4, method="inclusive")
+            cells.append(f"{middle / 1e3:.2f} ({min(times[name][size]) / 1e3:.2f} - {high / 1e3:.2f})")
         print(f"| {name} | " + " | ".join(cells) + " |")
     print("\nfrom an empty environment to the end of the first all-reduce: " +
           ", ".join(f"{seconds:.1f} s" for seconds in firsts))

@@ -25,7 +25,7 @@ bool IsMainThread() {
 }
 
 Handle::~Handle() {
-  if (open_) tuttiCommDestroy(communicator_);
+  if (communicator_ != nullptr && !freed_) tuttiCommDestroy(communicator_);
 }
 
 tuttiComm_t Handle::get() const {
@@ -34,6 +34,7 @@ tuttiComm_t Handle::get() const {
 }
 
 void Handle::Opened() {
+  CheckSignals();  // Ctrl-C may have come just when all ranks had
   Check(tuttiCommUserRank(communicator_, &rank_));
   Check(tuttiCommCount(communicator_, &size_));
   open_ = true;
@@ -79,6 +80,7 @@ void Handle::Close() {
   AwaitPending();
   if (!open_) return;  // another thread was faster
   open_ = false;
+  freed_ = true;
   auto result = tuttiSuccess;
   std::string message;
   {
@@ -93,6 +95,7 @@ void Handle::Close() {
 void Handle::Abort() {
   if (!open_) return;
   open_ = false;
+  freed_ = true;
   {
     const nb::gil_scoped_release released;
     tuttiCommAbort(communicator_);

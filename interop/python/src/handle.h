@@ -19,7 +19,7 @@ namespace tutti_python {
 class Handle {
  public:
   Handle() = default;
-  ~Handle();  // destroys a communicator that nobody closed
+  ~Handle();  // destroys a communicator that nobody has freed
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
@@ -72,6 +72,7 @@ class Handle {
 
   tuttiComm_t communicator_ = nullptr;
   bool open_ = false;
+  bool freed_ = false;  // by Close or Abort
   int rank_ = 0;
   int size_ = 0;
   int main_thread_inside_ = 0;  // calls of the main thread that may wait now

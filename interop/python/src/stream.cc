@@ -24,6 +24,7 @@ struct Stream::State {
   std::deque<std::shared_ptr<Task>> queue;      // under mutex
   std::shared_ptr<Task> last;                   // the last one queued; under mutex
   bool ending = false;                          // under mutex
+  bool ended = false;                           // under mutex
   std::vector<std::shared_ptr<Task>> finished;  // the thread's
   std::mutex gil_mutex;                         // held by the thread while it takes and has the GIL
   bool detached = false;                        // under gil_mutex
@@ -131,7 +132,12 @@ void Stream::Close() {
   thread_.join();
 }
 
-void Stream::Detach() {
+bool Stream::Tail::ended() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->ended;
+}
+
+void Stream::Tail::Detach() const {
   if (state_->process != getpid()) return;
   const nb::gil_scoped_release released;
   const std::lock_guard lock(state_->gil_mutex);
@@ -152,7 +158,10 @@ void Stream::Loop(const std::shared_ptr<State>& state) {
     {
       std::unique_lock lock(state->mutex);
       state->changed.wait(lock, [&] { return state->ending || !state->queue.empty(); });
-      if (state->queue.empty()) break;
+      if (state->queue.empty()) {
+        state->ended = true;
+        return;
+      }
       task = std::move(state->queue.front());
       state->queue.pop_front();
     }

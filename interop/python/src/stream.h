@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "task.h"
@@ -34,6 +35,8 @@ class Work {
 };
 
 class Stream {
+  struct State;
+
  public:
   Stream();
   ~Stream();  // lets the thread run what is queued, without waiting for it
@@ -47,11 +50,24 @@ class Stream {
   // Waits for all calls, then ends the thread.
   void Close();
   bool closed() const;
-  // The process ends: the thread no longer takes the GIL.
-  void Detach();
+
+  // The stream's thread, which goes on when a stream with calls is dropped.
+  class Tail {
+   public:
+    // Whether the thread has ended.
+    bool ended() const;
+    // The process ends: the thread no longer takes the GIL.
+    void Detach() const;
+
+   private:
+    friend class Stream;
+    explicit Tail(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+    std::shared_ptr<State> state_;
+  };
+  Tail tail() const { return Tail(state_); }
 
  private:
-  struct State;
   static void Loop(const std::shared_ptr<State>& state);
   static void FinishTasks(State& state);
   void RequireThisProcess() const;

@@ -28,7 +28,11 @@ void BindStreams(nb::module_& module) {
       .def("synchronize", &Stream::Synchronize, "Waits for the calls that were given before; raises nothing of theirs.")
       .def("close", &Stream::Close, "Waits for all calls, then ends the thread.")
       .def_prop_ro("closed", &Stream::closed)
-      .def("_detach", &Stream::Detach);
+      .def("_tail", &Stream::tail);
+
+  nb::class_<Stream::Tail>(module, "Tail")
+      .def_prop_ro("ended", &Stream::Tail::ended)
+      .def("detach", &Stream::Tail::Detach);
 
   nb::class_<Group>(module, "Group")
       .def(nb::init<>())

@@ -11,6 +11,16 @@ import ranks
 import tutti
 
 
+def outcomes_after_an_interrupt(folder, size, body, *arguments, pause=0.2):
+    """How the ranks end when SIGINT reaches rank 0, `pause` seconds after a rank has given the sign "waiting"."""
+    signs = ranks.Signs(folder)
+    job = ranks.Job(size, body, signs, *arguments)
+    signs.wait_for("waiting")
+    time.sleep(pause)
+    os.kill(job.processes[0].pid, signal.SIGINT)
+    return job.outcomes(30)
+
+
 def interrupted(comm, signs, how):
     """Rank 0 waits for rank 1, which never calls; then it says how its wait ended."""
     if comm.rank == 1:
@@ -49,13 +59,8 @@ def interrupted(comm, signs, how):
 
 @pytest.mark.parametrize("how", ["call", "group", "stream", "split"])
 def test_an_interrupt_ends_a_wait(tmp_path, how):
-    signs = ranks.Signs(tmp_path)
-    job = ranks.Job(2, interrupted, signs, how)
-    signs.wait_for("waiting")
-    time.sleep(0.2)
-    os.kill(job.processes[0].pid, signal.SIGINT)
     right = [[2.0] * 10] * 2 if how == "stream" else ["interrupted", "told"]
-    assert job.outcomes(30) == [("value", one) for one in right]
+    assert outcomes_after_an_interrupt(tmp_path, 2, interrupted, how) == [("value", one) for one in right]
 
 
 def handled(comm, signs):
@@ -70,7 +75,7 @@ def handled(comm, signs):
 
 def test_a_handler_of_the_program_leaves_the_call(tmp_path):
     """If the program has its own handler, which raises nothing, the call goes on, and the handler runs after it."""
-    signs = ranks.Signs(tmp_path)
+    signs = ranks.Signs(tmp_path)  # rank 1 calls only after the interrupt
     job = ranks.Job(2, handled, signs)
     signs.wait_for("waiting")
     time.sleep(0.2)
@@ -89,8 +94,8 @@ def after_an_event_loop(comm, signs):
 
     asyncio.run(main())
     with comm.split(0) as other:
-        signs.give("waiting")
         if comm.rank == 0:
+            signs.give("waiting")
             try:
                 other.recv(np.zeros(2), 1)
             except KeyboardInterrupt:
@@ -102,12 +107,8 @@ def after_an_event_loop(comm, signs):
 
 
 def test_an_interrupt_after_an_event_loop(tmp_path):
-    signs = ranks.Signs(tmp_path)
-    job = ranks.Job(2, after_an_event_loop, signs)
-    signs.wait_for("waiting")
-    time.sleep(0.2)
-    os.kill(job.processes[0].pid, signal.SIGINT)
-    assert job.outcomes(30) == [("value", "interrupted"), ("value", "told")]
+    ends = outcomes_after_an_interrupt(tmp_path, 2, after_an_event_loop)
+    assert ends == [("value", "interrupted"), ("value", "told")]
 
 
 def join_in_vain(comm, signs):
@@ -121,18 +122,13 @@ def join_in_vain(comm, signs):
 
 
 def test_an_interrupt_ends_init(tmp_path):
-    signs = ranks.Signs(tmp_path)
-    job = ranks.Job(1, join_in_vain, signs)
-    signs.wait_for("waiting")
-    time.sleep(0.3)
-    os.kill(job.processes[0].pid, signal.SIGINT)
-    assert job.outcomes(30) == [("value", "interrupted")]
+    assert outcomes_after_an_interrupt(tmp_path, 1, join_in_vain) == [("value", "interrupted")]
 
 
 def many_calls(comm, signs):
     end = time.monotonic() + 20
     try:
-        signs.give("calling")
+        signs.give("waiting")
         while time.monotonic() < end:
             comm.all_reduce(np.ones(2))
     except KeyboardInterrupt:
@@ -143,9 +139,4 @@ def many_calls(comm, signs):
 @pytest.mark.parametrize("pause", [0.0, 0.001, 0.002, 0.005, 0.01, 0.02])
 def test_an_interrupt_at_any_moment(tmp_path, pause):
     """It ends a loop of calls that do not wait with KeyboardInterrupt, and nothing else."""
-    signs = ranks.Signs(tmp_path)
-    job = ranks.Job(1, many_calls, signs)
-    signs.wait_for("calling")
-    time.sleep(pause)
-    os.kill(job.processes[0].pid, signal.SIGINT)
-    assert job.outcomes(30) == [("value", "interrupted")]
+    assert outcomes_after_an_interrupt(tmp_path, 1, many_calls, pause=pause) == [("value", "interrupted")]

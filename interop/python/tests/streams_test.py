@@ -193,6 +193,7 @@ works = [comm.all_reduce(numpy.ones(1 << 20), stream=stream) for _ in range(30)]
 works[3].add_done_callback(lambda work: None)
 if os.environ["KEEP"] == "no":
     works.clear()
+    del stream
 print("end", flush=True)
 """
 

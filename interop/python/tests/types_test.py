@@ -25,7 +25,7 @@ def test_the_stub_is_that_of_the_module():
     with open(os.path.join(os.path.dirname(tutti.__file__), "_core.pyi"), encoding="utf-8") as file:
         stub = parameters(file.read())
     compared = 0
-    for owner in (_core.Communicator, _core.Stream, _core.Work, _core.Group):
+    for owner in (_core.Communicator, _core.Stream, _core.Tail, _core.Work, _core.Group):
         for name, function in vars(owner).items():
             signature = getattr(function, "__nb_signature__", None)
             if signature is None or name.startswith("_") or isinstance(function, property):

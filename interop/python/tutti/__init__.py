@@ -8,16 +8,14 @@ docs/python.md in Tutti's source tree describes the package.
 
 from __future__ import annotations
 
-import atexit
 import enum
-import weakref
 
 from ._communicator import Communicator, init
 from ._core import Work, library_version, unique_id
-from ._core import Stream as _Stream
 from ._errors import (CudaError, Error, InternalError, InvalidArgumentError, InvalidUsageError, OperatingSystemError,
                       RemoteError, Result, TimeoutError)
 from ._grouping import Group, group
+from ._streams import Stream
 
 __version__ = "0.1.0"
 
@@ -30,29 +28,6 @@ class Op(enum.IntEnum):
     MAX = 2
     MIN = 3
     AVG = 4
-
-
-class Stream(_Stream):
-    """A thread that runs calls one after the other, in the order given. `with` closes it at the end."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        _streams.add(self)
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-_streams: weakref.WeakSet[Stream] = weakref.WeakSet()
-
-
-@atexit.register
-def _detach_streams() -> None:
-    for stream in list(_streams):
-        stream._detach()
 
 
 __all__ = ["Communicator", "CudaError", "Error", "Group", "InternalError", "InvalidArgumentError", "InvalidUsageError",
