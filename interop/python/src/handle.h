@@ -50,7 +50,7 @@ class Handle {
   template <typename Call>
   void RunFor(const Handle& parent, const Call& call);
 
-  // For calls that wait on a stream. Count may run in any thread; Waits for the count to be zero, with the GIL released.
+  // For calls on streams. EndPending needs no GIL. AwaitPending waits, with the GIL released, until none is pending.
   void AddPending();
   void EndPending();
   void AwaitPending();

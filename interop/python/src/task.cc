@@ -61,7 +61,13 @@ void Task::Finish() {
       error.discard_as_unraisable(callback.function);
     }
   }
-  kept_->arrays.clear();
+  FreeArrays();
+}
+
+void Task::FreeArrays() {
+  // What frees an array may run Python code, and another thread may come here meanwhile.
+  std::vector<std::unique_ptr<Arrays>> arrays;
+  arrays.swap(kept_->arrays);
 }
 
 bool Task::done() const {

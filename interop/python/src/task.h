@@ -76,7 +76,7 @@ class Task {
   // REQUIRES: done.
   const Outcome& outcome() const { return outcome_; }
   // REQUIRES: done. Frees the arrays now, rather than when the stream's thread comes to it. Needs the GIL.
-  void FreeArrays() { kept_->arrays.clear(); }
+  void FreeArrays();
   // What the call returns to Python. Needs the GIL.
   nanobind::object result() const { return kept_->result; }
   // Runs callback(argument) once the task is done: at once, or in the stream's thread. Needs the GIL.
