@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs Tutti over net plug-ins that others have written (docs/running.md), with two ranks as on two hosts. It fetches
-# nothing: the sources come from the caller, and what it builds of them lies in build/net_plugins.
+# Runs Tutti over net plug-ins that others have written (docs/running.md), with ranks as on two hosts: two processes, two
+# threads of one process, and two processes of two threads. It fetches nothing: the sources come from the caller, and
+# what it builds of them lies in build/net_plugins.
 #   scripts/net_plugins.sh --nccl NCCL                     NCCL's example plug-in, of a source tree of NCCL
 #   scripts/net_plugins.sh --ofi OFI --libfabric FABRIC    aws-ofi-nccl over libfabric's tcp, of two source trees; needs
 #                          [--cuda CUDA]                   CUDA's headers, autoconf, automake, libtool and hwloc
@@ -24,25 +25,28 @@ done
 mkdir -p "$made"
 log=$made/log
 
-# run PLUGIN: collectives of two ranks on two virtual hosts, every result checked; $log has all that they print.
+# run PLUGIN COLLECTIVE BENCH-ARGS: ranks on two virtual hosts, every result checked; $log has all that they print.
 run() {
   TUTTI_VIRTUAL_HOSTS=2 TUTTI_NET_PLUGIN=$1 TUTTI_DEBUG=init,transport timeout 300 \
-    "$bench" "${2:-all_reduce}" --ranks 2 -b 8 -e 16M -f 8 >"$log" 2>&1
+    "$bench" "${@:2}" -f 8 >"$log" 2>&1
 }
 # works PLUGIN WORDS: the ranks compute over it, and report these words of it.
 works() {
   for collective in all_reduce all_gather all_to_all; do
-    run "$1" "$collective" || { cat "$log" && echo "$0: $1 failed in $collective" >&2 && exit 1; }
-    grep -qF "$2" "$log" || { cat "$log" && echo "$0: $1 was not used as \"$2\"" >&2 && exit 1; }
-    echo "== $collective over $2"
-    grep -E '^ +[0-9]|Out of bounds' "$log"
+    for ranks in "--ranks 2 -b 8 -e 16M" "--ranks 2 -t 2 -b 8 -e 1M" "--ranks 4 -t 2 -b 8 -e 1M"; do
+      # shellcheck disable=SC2086 # several words
+      run "$1" "$collective" $ranks || { cat "$log" && echo "$0: $1 failed in $collective $ranks" >&2 && exit 1; }
+      grep -qF "$2" "$log" || { cat "$log" && echo "$0: $1 was not used as \"$2\"" >&2 && exit 1; }
+      echo "== $collective $ranks over $2"
+      grep -E '^ +[0-9]|Out of bounds' "$log"
+    done
   done
 }
 
 if [ -n "$nccl" ]; then
   gcc -shared -fPIC -I"$nccl/plugins/net/example/nccl" "$nccl/plugins/net/example/plugin.c" \
     -o "$made/libnccl-net-example.so"
-  ! run "$made/libnccl-net-example.so" || { echo "$0: the example has no device, and yet was used" >&2 && exit 1; }
+  ! run "$made/libnccl-net-example.so" all_reduce --ranks 2 -b 8 -e 8 || { echo "$0: the example has no device, and yet was used" >&2 && exit 1; }
   echo "== NCCL's example plug-in"
   grep -m1 'cannot use it' "$log"
   grep -q 'finds no device' "$log" || { cat "$log" && echo "$0: that was to be about its devices" >&2 && exit 1; }

@@ -51,7 +51,8 @@ SendingConnection::~SendingConnection() {
 }
 
 bool SendingConnection::Connect(void* context, int device, Handle& handle) {
-  return Check("connect", library_.net().Connect(context, device, handle.data(), &connection_));
+  const auto call = [&] { return library_.net().Connect(context, device, handle.data(), &connection_); };
+  return Check("connect", library_.control().Run(call));
 }
 
 Connection::Posted SendingConnection::Send(const std::byte* data, std::size_t bytes, const Memory& memory) {
@@ -74,7 +75,8 @@ void ReceivingConnection::StopListening() {
 }
 
 bool ReceivingConnection::Listen(void* context, int device, Handle& handle) {
-  return Check("listen", library_.net().Listen(context, device, handle.data(), &listening_));
+  const auto call = [&] { return library_.net().Listen(context, device, handle.data(), &listening_); };
+  return Check("listen", library_.control().Run(call));
 }
 
 bool ReceivingConnection::Accept() {

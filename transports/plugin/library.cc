@@ -159,6 +159,7 @@ std::shared_ptr<const Library> LoadPlugin(const Settings& settings) {
   }
   const auto& outcome = future.get();
   if (outcome.library == nullptr) Throw(tuttiInvalidUsage, "{}", outcome.why);
+  outcome.library->control().Start();
   return outcome.library;
 }
 

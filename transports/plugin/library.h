@@ -14,6 +14,7 @@
 
 #include "base/settings.h"
 #include "base/shared_library.h"
+#include "transports/plugin/control_thread.h"
 #include "transports/plugin/net.h"
 
 namespace tutti::plugin {
@@ -45,6 +46,8 @@ class Library {
   explicit Library(const std::string& file);
 
   const Net& net() const { return *net_; }
+  // Makes all calls of `listen` and `connect`.
+  ControlThread& control() const { return *control_; }
   const std::string& file() const { return file_; }
   // The devices that can carry host memory, the fastest first; at least one.
   const std::vector<Device>& devices() const { return devices_; }
@@ -59,6 +62,7 @@ class Library {
   std::string file_;
   SharedLibrary library_;
   std::unique_ptr<const Net> net_;
+  std::unique_ptr<ControlThread> control_ = std::make_unique<ControlThread>();
   // Of version 11, and of no communicator: a plug-in that has lost its last context could not be initialised again.
   void* context_ = nullptr;
   std::vector<Device> devices_;
@@ -70,7 +74,8 @@ std::string FileOf(const std::string& name);
 
 // The plug-in that the settings name. Throws tuttiInvalidUsage with the plug-in's name and what is wrong: there is no
 // such file, it crashes when it is loaded, it lacks a table or a function, a function returns an error, it does not come
-// to an end of its initialisation in time, or none of its devices can carry host memory.
+// to an end of its initialisation in time, or none of its devices can carry host memory. Throws tuttiSystemError if no
+// thread can be started.
 std::shared_ptr<const Library> LoadPlugin(const Settings& settings);
 
 }  // namespace tutti::plugin

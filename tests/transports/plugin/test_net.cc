@@ -15,12 +15,14 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 
 namespace tutti::testing::net {
 namespace {
@@ -187,6 +189,19 @@ bool TakeConnection() {
   return false;
 }
 
+// Whether this thread is the first one of its process that asks.
+bool IsTheOneThread() {
+  struct One {
+    pid_t process;
+    std::thread::id thread;
+  };
+  static std::mutex mutex;
+  static One one{-1, {}};
+  const std::lock_guard lock(mutex);
+  if (one.process != getpid()) one = {getpid(), std::this_thread::get_id()};
+  return one.thread == std::this_thread::get_id();
+}
+
 Result Close(void* connection) {
   delete static_cast<Connection*>(connection);
   connections.fetch_sub(1);
@@ -241,6 +256,7 @@ Result GetProperties(int index, plugin::abi::PropertiesV9* properties) {
 }
 
 Result Listen(int device, void* handle, void** listening) {
+  if (!IsTheOneThread()) return Result::invalid_usage;
   if (device != 1) return Result::internal_error;  // the fast one is to be used
   if (const auto result = ResultOf("listen_fails"); result != Result::success) return result;
   static std::atomic<int> count{0};
@@ -259,6 +275,7 @@ Result Listen(int device, void* handle, void** listening) {
 
 Result Connect(int /*device*/, void* handle, void** sending) {
   *sending = nullptr;
+  if (!IsTheOneThread()) return Result::invalid_usage;
   if (const auto result = ResultOf("connect_fails"); result != Result::success) return result;
   Place place;
   std::memcpy(&place, handle, sizeof place);

@@ -1,6 +1,7 @@
 // A network plug-in for tests, over Unix sockets of this machine. It is strict about how it is used: it refuses more
-// requests than it must take, memory that is not registered, and groups of receives, and it ends the process if a
-// connection is closed before its memory is deregistered.
+// requests than it must take, memory that is not registered, groups of receives, and calls of listen and connect from
+// more than one thread of a process (as some plug-ins would mix up the threads' connections), and it ends the process if
+// a connection is closed before its memory is deregistered.
 //
 // TUTTI_TEST_NET makes it misbehave: a list like "polls=20,isend_fails=100".
 //   load_crashes=1, load_exits=3, load_hangs=1    when the library is loaded
