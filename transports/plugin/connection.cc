@@ -39,6 +39,14 @@ Connection::Oldest Connection::TakeOldest(std::size_t* bytes) {
   return Oldest::done;
 }
 
+bool Connection::FinishAll() {
+  std::size_t bytes = 0;
+  // A request that has failed may be gone: it is not asked after again.
+  while (why_.empty() && TakeOldest(&bytes) == Oldest::done) {
+  }
+  return idle();
+}
+
 bool Connection::Register(std::byte* begin, std::size_t bytes, Memory& memory) {
   void* handle = nullptr;
   if (!Check("regMr", library_.net().Register(connection_, begin, bytes, &handle))) return false;

@@ -61,6 +61,8 @@ class Connection {
   bool idle() const { return in_flight_ == 0; }
   // The state of the oldest request. Done: it counts no more, and *bytes is the number of bytes sent or received.
   Oldest TakeOldest(std::size_t* bytes);
+  // Takes all that are done. True: none is left.
+  bool FinishAll();
   // REQUIRES: open(). False: it failed.
   bool Register(std::byte* begin, std::size_t bytes, Memory& memory);
   const std::string& why() const { return why_; }

@@ -121,11 +121,8 @@ bool Inbox::AwaitData(const progress::SlotMessage& slot, std::byte* landing) {
 }
 
 const Memory* Inbox::RingMemory(std::uint32_t connection) {
-  while (rings_.size() <= connection) rings_.emplace_back();
-  auto& memory = rings_[connection];
   const auto ring = events_.Memory(rank_, connection);
-  if (!memory && !At(Line::data).Register(ring.incoming, ring.bytes(), memory)) return nullptr;
-  return &memory;
+  return rings_.Find(connection, ring.incoming, ring.bytes(), At(Line::data), rank_, events_);
 }
 
 // Lets data come straight to its places; before any of it, the hello comes to its buffer.

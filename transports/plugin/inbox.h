@@ -3,6 +3,7 @@
 // Thread-safety: one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -38,6 +39,21 @@ class Inbox {
   bool ended() const { return ends_ == Buffers::kMessages; }
   // No memory but this object's own is in use.
   bool quiet() const { return coming_.empty(); }
+  // No request is left.
+  bool idle() const {
+    return std::ranges::all_of(lines_, [](const auto& line) { return line->idle(); });
+  }
+  // After Outlive().
+  bool FinishAll() {
+    const bool messages = At(Line::messages).FinishAll();
+    return At(Line::data).FinishAll() && messages;
+  }
+  // For an object that outlives its communicator, until its requests are done: drops what they do not need. False: it
+  // must not, because they need memory that may go.
+  bool Outlive() {
+    if (quiet()) rings_.Drop();
+    return rings_.Owned();
+  }
   // Slots and short messages handed on so far.
   std::uint64_t handed_on() const { return handed_on_; }
   // Why it has failed, for a person; "" if it has not.
@@ -88,7 +104,7 @@ class Inbox {
   // Destroyed before the connections.
   Memory messages_memory_;
   Memory hello_memory_;
-  std::deque<Memory> rings_;  // by number of the slots' connection
+  Rings rings_;
 };
 
 }  // namespace tutti::plugin

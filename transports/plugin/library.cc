@@ -6,6 +6,7 @@
 #include <chrono>
 #include <exception>
 #include <future>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -91,7 +92,30 @@ Reserved::~Reserved() {
   if (in_use_ != nullptr) in_use_->fetch_sub(connections_, std::memory_order_relaxed);
 }
 
-Library::Library(const std::string& file) : file_(file), library_(file.c_str()) {
+struct Library::Kept {
+  ForkSafeMutex mutex;
+  std::vector<std::unique_ptr<Unfinished>> connections;
+};
+
+Library::~Library() = default;
+
+void Library::Keep(std::unique_ptr<Unfinished> connections) const {
+  const std::lock_guard lock(kept_->mutex);
+  kept_->connections.push_back(std::move(connections));
+}
+
+void Library::CloseFinished() const {
+  std::vector<std::unique_ptr<Unfinished>> all;
+  {
+    const std::lock_guard lock(kept_->mutex);
+    all.swap(kept_->connections);
+  }
+  std::erase_if(all, [](const auto& each) { return each->Finished(); });
+  const std::lock_guard lock(kept_->mutex);
+  std::ranges::move(all, std::back_inserter(kept_->connections));
+}
+
+Library::Library(const std::string& file) : file_(file), library_(file.c_str()), kept_(std::make_unique<Kept>()) {
   if (!library_) Throw(tuttiInvalidUsage, "net plug-in {}: cannot load it: {}", file, library_.why());
   net_ = FindNet(library_);
   if (net_ == nullptr) {
@@ -101,7 +125,7 @@ Library::Library(const std::string& file) : file_(file), library_(file.c_str()) 
   }
   if (const auto missing = net_->missing(); !missing.empty())
     Throw(tuttiInvalidUsage, "{}: its table has no {}", Name(), missing);
-  Check("init", net_->Init(&context_, 0));
+  Check("init", context_.Init(*net_));
   int count = 0;
   Check("devices", net_->Devices(&count));
   if (count <= 0) Throw(tuttiInvalidUsage, "{}: it finds no device here", Name());
@@ -160,6 +184,7 @@ std::shared_ptr<const Library> LoadPlugin(const Settings& settings) {
   const auto& outcome = future.get();
   if (outcome.library == nullptr) Throw(tuttiInvalidUsage, "{}", outcome.why);
   outcome.library->control().Start();
+  outcome.library->CloseFinished();
   return outcome.library;
 }
 

@@ -40,10 +40,21 @@ class Reserved {
   int connections_ = 0;
 };
 
+// Connections that are to be closed, with the memory of their requests.
+class Unfinished {
+ public:
+  virtual ~Unfinished() = default;
+  // No request is left. Asks the plug-in.
+  virtual bool Finished() = 0;
+};
+
 class Library {
  public:
   // Loads and initialises it. Throws tuttiInvalidUsage, as LoadPlugin. REQUIRES: once in a process for each file.
   explicit Library(const std::string& file);
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  ~Library();
 
   const Net& net() const { return *net_; }
   // Makes all calls of `listen` and `connect`.
@@ -51,21 +62,49 @@ class Library {
   const std::string& file() const { return file_; }
   // The devices that can carry host memory, the fastest first; at least one.
   const std::vector<Device>& devices() const { return devices_; }
+  // Keeps connections until their requests are done, which may be never: some plug-ins lose other connections of the
+  // process if one is closed before that (aws-ofi-nccl: all of the same endpoint).
+  void Keep(std::unique_ptr<Unfinished> connections) const;
+  // Closes those whose requests are done by now.
+  void CloseFinished() const;
   // The plug-in, for a person: "net plug-in Socket (libnccl-net.so, v11)".
   std::string Name() const;
   // That one of its functions failed: "net plug-in ...: isend returned 2 (system error)". `function` has NCCL's name.
   std::string Failure(std::string_view function, Result result) const;
 
  private:
+  // What `init` has made, until finalize().
+  class OwnContext {
+   public:
+    OwnContext() = default;
+    OwnContext(const OwnContext&) = delete;
+    OwnContext& operator=(const OwnContext&) = delete;
+    ~OwnContext() {
+      if (net_ != nullptr) net_->Finalize(context_);
+    }
+
+    Result Init(const Net& net) {
+      const auto result = net.Init(&context_, 0);
+      if (result == Result::success) net_ = &net;
+      return result;
+    }
+
+   private:
+    const Net* net_ = nullptr;
+    void* context_ = nullptr;
+  };
+
   void Check(std::string_view function, Result result) const;
 
   std::string file_;
   SharedLibrary library_;
   std::unique_ptr<const Net> net_;
   std::unique_ptr<ControlThread> control_ = std::make_unique<ControlThread>();
-  // Of version 11, and of no communicator: a plug-in that has lost its last context could not be initialised again.
-  void* context_ = nullptr;
+  // Of no communicator: a plug-in of version 11 that has lost its last context could not be initialised again.
+  OwnContext context_;
   std::vector<Device> devices_;
+  struct Kept;
+  std::unique_ptr<Kept> kept_;
 };
 
 // The files that a name in TUTTI_NET_PLUGIN may mean, in the order in which they are tried: NAME itself if it is a path

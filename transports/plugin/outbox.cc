@@ -116,13 +116,10 @@ const Memory* Outbox::MemoryOf(const progress::SlotMessage& slot, const std::byt
     std::memcpy(place, data, slot.bytes);
     data = place;
   }
-  while (rings_.size() <= slot.connection) rings_.emplace_back();
-  auto& memory = rings_[slot.connection];
-  if (!memory && !At(Line::data).Register(ring.outgoing, ring.bytes(), memory)) {
-    Failed(At(Line::data));
-    return nullptr;
-  }
-  return &memory;
+  auto& line = At(Line::data);
+  const auto* const memory = rings_.Find(slot.connection, ring.outgoing, ring.bytes(), line, rank_, shared_.events);
+  if (memory == nullptr) Failed(line);
+  return memory;
 }
 
 const Memory* Outbox::MemoryOf(const std::shared_ptr<const UserRange>& range) {
@@ -138,6 +135,13 @@ const Memory* Outbox::MemoryOf(const std::shared_ptr<const UserRange>& range) {
 
 void Outbox::DropRanges() {
   ranges_.remove_if([](const auto& each) { return each.range.expired(); });
+}
+
+bool Outbox::Outlive() {
+  // The user's memory is only read, and nobody waits for what is read from there any more.
+  ranges_.clear();
+  if (quiet()) rings_.Drop();
+  return rings_.Owned();
 }
 
 bool Outbox::PostMessages() {

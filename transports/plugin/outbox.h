@@ -3,6 +3,7 @@
 // Thread-safety: one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -71,6 +72,16 @@ class Outbox {
   bool drained() const { return waiting_.empty() && filled_ == done_ && long_slots_.empty(); }
   // No memory but this object's own is in use.
   bool quiet() const { return long_slots_.empty(); }
+  // As Inbox.
+  bool idle() const {
+    return std::ranges::all_of(lines_, [](const auto& line) { return line->idle(); });
+  }
+  // After Outlive().
+  bool FinishAll() {
+    const bool messages = At(Line::messages).FinishAll();
+    return At(Line::data).FinishAll() && messages;
+  }
+  bool Outlive();
   // Drops registrations of ranges that are gone.
   void DropRanges();
   // Why it has failed, for a person; "" if it has not.
@@ -156,7 +167,7 @@ class Outbox {
   // Destroyed before the connections.
   Memory messages_memory_;
   Memory hello_memory_;
-  std::deque<Memory> rings_;  // by number of the slots' connection
+  Rings rings_;
   std::list<FromRange> ranges_;
 };
 

@@ -8,6 +8,33 @@
 #include "net/auth/secret_key.h"
 
 namespace tutti::plugin {
+namespace {
+
+// What is left of a peer when its communicator goes.
+class Remains final : public Unfinished {
+ public:
+  Remains(std::shared_ptr<const void> context, Reserved reserved, std::unique_ptr<Outbox> outbox,
+          std::unique_ptr<Inbox> inbox)
+      : context_(std::move(context)),
+        reserved_(std::move(reserved)),
+        outbox_(std::move(outbox)),
+        inbox_(std::move(inbox)) {}
+
+  bool idle() const { return outbox_->idle() && inbox_->idle(); }
+  bool Outlive() { return outbox_->Outlive() && inbox_->Outlive(); }
+  bool Finished() override {
+    const bool sent = outbox_->FinishAll();
+    return inbox_->FinishAll() && sent;
+  }
+
+ private:
+  std::shared_ptr<const void> context_;
+  Reserved reserved_;
+  std::unique_ptr<Outbox> outbox_;
+  std::unique_ptr<Inbox> inbox_;
+};
+
+}  // namespace
 
 Peer::Peer(int rank, const Shared& shared)
     : rank_(rank),
@@ -89,10 +116,15 @@ void Peer::End() {
 
 void Peer::Stop() {
   stopped_ = true;
-  if (outbox_ == nullptr || (outbox_->quiet() && inbox_->quiet())) return;
-  outbox_ = nullptr;
-  inbox_ = nullptr;
-  reserved_ = Reserved();
+  if (outbox_ != nullptr && !(outbox_->quiet() && inbox_->quiet())) Close();
+}
+
+// Connections are closed only if no request is left, or if the memory of a request goes away: see Library::Keep().
+void Peer::Close() {
+  if (outbox_ == nullptr) return;
+  auto remains =
+      std::make_unique<Remains>(shared_.context, std::move(reserved_), std::move(outbox_), std::move(inbox_));
+  if (!remains->idle() && remains->Outlive()) shared_.out.library.Keep(std::move(remains));
 }
 
 }  // namespace tutti::plugin

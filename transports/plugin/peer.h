@@ -24,9 +24,11 @@ class Peer {
     Outbox::Shared out;
     const Device& device;
     std::vector<int>& troubled;  // peers that have failed since the transport last looked
+    std::shared_ptr<const void> context;  // the owner of the plug-in's context, which connections need
   };
 
   Peer(int rank, const Shared& shared);
+  ~Peer() { Close(); }
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
@@ -69,7 +71,7 @@ class Peer {
            ((inbox_->ended() || !inbox_->why().empty()) && (outbox_->drained() || !outbox_->why().empty()));
   }
 
-  // Gives up whatever is on its way. Connections that use no other memory stay open until the end: see Kind::end.
+  // Gives up whatever is on its way. Connections that use no other memory stay open until the end.
   void Stop();
   // Why it has failed, for a person; "" if it has not.
   const std::string& why() const { return why_; }
@@ -78,6 +80,7 @@ class Peer {
   bool usable() const { return outbox_ != nullptr && !stopped_ && why_.empty() && !leaving(); }
   void Fail(std::string why);
   void LookForFailures();
+  void Close();
 
   int rank_;
   Shared shared_;

@@ -85,9 +85,9 @@ PluginTransport::PluginTransport(int rank, const std::vector<int>& peers, const 
       context_([&] {
         auto library = LoadPlugin(settings);
         const auto communicator = Agree(*library, all_gather);
-        return Context(std::move(library), communicator);
+        return std::make_shared<const Context>(std::move(library), communicator);
       }()),
-      device_(DeviceFor(context_.library(), rank)),
+      device_(DeviceFor(context_->library(), rank)),
       side_(rank, peers, key, settings, all_gather, static_cast<tcp::SideEvents&>(*this)),
       alarm_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
       nap_(kFirstNap),
@@ -95,14 +95,14 @@ PluginTransport::PluginTransport(int rank, const std::vector<int>& peers, const 
   if (!alarm_) ThrowErrno("timerfd_create");
   side_.Watch(alarm_.get());
   const plugin::Peer::Shared shared{
-      {context_.library(), context_.get(), device_.index, events_, user_ranges_}, device_, troubled_};
+      {context_->library(), context_->get(), device_.index, events_, user_ranges_}, device_, troubled_, context_};
   for (const int peer : peers) {
     const auto at = static_cast<std::size_t>(peer);
     if (at >= peers_.size()) peers_.resize(at + 1);
     peers_[at] = std::make_unique<Peer>(peer, shared);
   }
   Log(Subject::transport, "rank {}: {} to {} ranks, over its device {} ({} Mbit/s, {} connections)", rank,
-      context_.library().Name(), peers.size(), Printable(device_.name), device_.speed, device_.most_connections);
+      context_->library().Name(), peers.size(), Printable(device_.name), device_.speed, device_.most_connections);
 }
 
 PluginTransport::~PluginTransport() {

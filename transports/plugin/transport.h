@@ -96,7 +96,7 @@ class PluginTransport final : public progress::NetworkTransport, private tcp::Si
 
   int rank_;
   progress::NetworkTransportEvents& events_;
-  Context context_;
+  std::shared_ptr<const Context> context_;
   const Device& device_;
   UserRanges user_ranges_;
   std::vector<int> troubled_;

@@ -97,6 +97,9 @@ class NetworkEngine final : private NetworkTransportEvents {
   }
   bool Control(int peer, std::span<const std::byte> message) override;
   ConnectionMemory Memory(int peer, std::uint32_t connection) override { return Peer(peer).Memory(connection); }
+  std::shared_ptr<const void> MemoryOwner(int peer, std::uint32_t connection) override {
+    return Peer(peer).MemoryOwner(connection);
+  }
   void Broken(int peer, const std::string& why) override;
 
   // The bell of a thread that sleeps or is about to.

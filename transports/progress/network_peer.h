@@ -133,6 +133,10 @@ class NetworkPeer {
   }
   // Where a connection's slots lie.
   ConnectionMemory Memory(std::uint32_t connection) const;
+  // Keeps them there; null for `polled` ones.
+  std::shared_ptr<const void> MemoryOwner(std::uint32_t connection) const {
+    return connection < first_polled_ ? fabric_.mapping(rank_) : nullptr;
+  }
   // False: no honest peer sends this.
   bool Take(const NetworkMessage& message);
 

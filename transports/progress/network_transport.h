@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -56,6 +57,8 @@ class NetworkTransportEvents {
   // For transports that reach slots without the processor's help. The transport may touch free incoming slots, and an
   // outgoing slot from its Send() to its Sent(), except the flag.
   virtual ConnectionMemory Memory(int /*peer*/, std::uint32_t /*connection*/) { return {}; }
+  // Keeps that memory, whatever becomes of the communicator. Null: nothing does.
+  virtual std::shared_ptr<const void> MemoryOwner(int /*peer*/, std::uint32_t /*connection*/) { return nullptr; }
   // Nothing more will come from the peer or go to it. `why` is for a person: "its connection was closed".
   virtual void Broken(int peer, const std::string& why) = 0;
 };

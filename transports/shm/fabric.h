@@ -52,6 +52,10 @@ class Fabric {
 
   // A rank's segment, or its shadow segment.
   std::byte* segment(int rank) const { return peers_[static_cast<std::size_t>(rank)].segment.data(); }
+  // Its owners keep it mapped.
+  const std::shared_ptr<Mapping>& mapping(int rank) const {
+    return peers_[static_cast<std::size_t>(rank)].segment.mapping();
+  }
   ring::ControlBlock& control(int rank) const { return *reinterpret_cast<ring::ControlBlock*>(segment(rank)); }
   // How many ranks of the host sleep, or are about to; in one place, so that a publisher reads a single line.
   std::atomic<std::uint32_t>& sleepers() const { return control(local_.front()).sleepers; }

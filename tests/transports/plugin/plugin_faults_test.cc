@@ -155,5 +155,32 @@ TEST(PluginFaults, AKilledRankIsNamed) {
       options);
 }
 
+// The others' connections do not suffer from what they were about to receive from a rank that is gone.
+TEST(PluginFaults, AKilledRankLeavesNothingThatIsClosedTooEarly) {
+  constexpr int kRanks = 3;
+  auto options = OnPlugin(TestNet(11), "tidy=1");
+  options.environment.front().second = "3";
+  options.may_die = {kRanks - 1};
+  RunRanks(
+      kRanks,
+      [](Rank& self) {
+        auto comm = self.Join();
+        std::vector<float> data(1'000'000, 1);
+        const auto call = [&](tuttiComm_t with) {
+          return tuttiAllReduce(data.data(), data.data(), data.size(), tuttiFloat32, tuttiMax, with, nullptr);
+        };
+        ASSERT_TRUE(Ok(call(comm)));
+        if (self.rank() == kRanks - 1) KillThisProcessAfter(std::chrono::milliseconds(20));
+        auto result = tuttiSuccess;
+        while (result == tuttiSuccess) result = call(comm);
+        EXPECT_EQ(result, tuttiRemoteError);
+        Comm rest;
+        ASSERT_TRUE(Ok(tuttiCommShrink(comm, nullptr, 0, rest.address(), nullptr, TUTTI_SHRINK_ABORT)));
+        comm.Destroy();
+        EXPECT_TRUE(Ok(call(rest)));
+      },
+      options);
+}
+
 }  // namespace
 }  // namespace tutti::testing

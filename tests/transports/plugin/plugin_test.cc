@@ -1,5 +1,8 @@
 // Collectives between hosts through the test plug-in (test_net.h): the results are right whatever the version of its
 // table, and however reluctantly it takes what it is given.
+#include <chrono>
+#include <thread>
+
 #include "testing/collective_case.h"
 #include "tests/transports/plugin/on_plugin.h"
 
@@ -98,6 +101,28 @@ TEST(PluginEnds, AreOrderly) {
           }
         },
         OnPlugin(TestNet(11), "tidy=1", threads));
+  }
+}
+
+// A rank that leaves long before another one closes no connection whose requests are not done.
+TEST(PluginEnds, AreOrderlyAlsoFarApart) {
+  constexpr std::chrono::milliseconds kLongerThanAnyPatience{700};
+  for (const bool threads : {false, true}) {
+    RunRanks(
+        2,
+        [&](Rank& self) {
+          for (int which = 0; which < 2; ++which) {
+            auto comm = self.Join(nullptr, which);
+            std::vector<float> data(100'000, 1);
+            ASSERT_TRUE(Ok(AllReduce(comm, data)));
+            self.Meet();
+            if (self.rank() == 1) std::this_thread::sleep_for(kLongerThanAnyPatience);
+            comm.Destroy();
+            self.Meet();
+          }
+        },
+        // As many connections as one communicator needs: those of the first one are closed in the end.
+        OnPlugin(TestNet(11), threads ? "tidy=1" : "tidy=1,most_connections=4", threads));
   }
 }
 

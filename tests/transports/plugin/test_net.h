@@ -13,7 +13,7 @@
 //   name=7                 a part of its name
 //   polls=20               connect and accept need so many calls
 //   nulls=3                only each third isend and irecv is taken
-//   tidy=1                 it ends the process if a connection is closed that still receives
+//   tidy=1                 it ends the process if a connection is closed whose requests are not done
 //   piece=100              a send or receive moves so many bytes in a call
 //   listen_fails=2, connect_fails=2, accept_fails=2, register_fails=2    results
 //   isend_fails=100, irecv_fails=100, test_fails=100    the number of the call that fails, in each process
