@@ -1,5 +1,6 @@
 /* Hooks for a library that offers another interface on top of Tutti, as libnccl.so.2 does: it gives settings that the
- * environment lacks, takes the log, hears of communicators and plans, and may choose among Tutti's plans.
+ * environment lacks, takes the log, hears of communicators and plans, and may choose among Tutti's plans. A flag of
+ * tuttiCommShrink is for such a library, too.
  *
  * Programs do not need this header. Any hook may be NULL. A hook is called from whichever thread is inside Tutti, must
  * not throw, and must not call Tutti except where it says so. Texts are good during the call only, unless stated
@@ -102,6 +103,10 @@ typedef struct {
    * one that makes another call. */
   int (*choose)(void* tuner, const tuttiTunedCall_t* call, const tuttiOffer_t* offers, int count, int usual);
 } tuttiExtension_t;
+
+/* A flag of tuttiCommShrink, beside its own: the call fails with tuttiRemoteError, on all ranks alike, unless all ranks
+ * except excludeRanks take part. Every caller must give it, or none. */
+#define TUTTI_SHRINK_EXACT 0x100
 
 /* Registers the hooks for the rest of the process; the struct is copied. `setting` has an effect only before the first
  * other call of the library. tuttiInvalidUsage: there are some already. */

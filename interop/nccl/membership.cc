@@ -3,6 +3,7 @@
 #include "interop/nccl/convert.h"
 #include "interop/nccl/failure.h"
 #include "interop/nccl/notes.h"
+#include "tutti/extension.h"
 
 using namespace tutti::nccl;  // NOLINT: this file is the C boundary of that namespace
 
@@ -38,10 +39,15 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeR
       Refuse(ncclInvalidArgument, "excludeRanksCount is {}; with {} ranks it must be 1 to {}", excludeRanksCount, size,
              size - 1);
     }
-    auto ours = Inherit(config, comm);
     static_assert(NCCL_SHRINK_DEFAULT == TUTTI_SHRINK_DEFAULT && NCCL_SHRINK_ABORT == TUTTI_SHRINK_ABORT);
-    const auto result =
-        tuttiCommShrink(ToTutti(comm), excludeRanksList, excludeRanksCount, ToTutti(newcomm), &ours, shrinkFlags);
+    if (shrinkFlags != NCCL_SHRINK_DEFAULT && shrinkFlags != NCCL_SHRINK_ABORT) {
+      Refuse(ncclInvalidArgument, "shrinkFlags is {:#x}; it takes NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT",
+             shrinkFlags);
+    }
+    auto ours = Inherit(config, comm);
+    // As in NCCL, callers count on the size that they asked for: PyTorch computes its ranks from it.
+    const auto result = tuttiCommShrink(ToTutti(comm), excludeRanksList, excludeRanksCount, ToTutti(newcomm), &ours,
+                                        shrinkFlags | TUTTI_SHRINK_EXACT);
     return Made(newcomm, ours, result);
   });
 }

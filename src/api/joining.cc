@@ -8,6 +8,7 @@
 #include "src/bootstrap/job_source.h"
 #include "src/bootstrap/rendezvous.h"
 #include "src/memory/device_buffers.h"
+#include "tutti/extension.h"
 
 namespace tutti::api {
 namespace {
@@ -149,17 +150,18 @@ tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excludeRanks, int exc
     auto& handle = operating.handle();
     auto& made = launch::Made(handle);
     launch::CheckOutput("newcomm", newcomm);
-    if (shrinkFlags != TUTTI_SHRINK_DEFAULT && shrinkFlags != TUTTI_SHRINK_ABORT) {
-      Throw(tuttiInvalidArgument, "shrinkFlags is {:#x}; it takes TUTTI_SHRINK_DEFAULT or TUTTI_SHRINK_ABORT",
-            shrinkFlags);
+    const int flags = shrinkFlags & ~TUTTI_SHRINK_EXACT;
+    const bool exact = flags != shrinkFlags;
+    if (flags != TUTTI_SHRINK_DEFAULT && flags != TUTTI_SHRINK_ABORT) {
+      Throw(tuttiInvalidArgument, "shrinkFlags is {:#x}; it takes TUTTI_SHRINK_DEFAULT or TUTTI_SHRINK_ABORT", flags);
     }
     const auto options = OptionsOf(made, config);
     const auto excluded = ExcludedRanks(made, excludeRanks, excludeCount);
-    if (shrinkFlags == TUTTI_SHRINK_ABORT) made.Revoke();
+    if (flags == TUTTI_SHRINK_ABORT) made.Revoke();
     const auto parent = handle.shared_from_this();
     return launch::JoinInto(newcomm, -1, 0, options, comm, [=](tuttiComm& child) {
       const std::lock_guard lock(*parent->communicator);
-      return parent->communicator->Shrink(excluded, options, child.cancel);
+      return parent->communicator->Shrink(excluded, exact, options, child.cancel);
     });
   });
 }

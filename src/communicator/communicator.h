@@ -178,8 +178,8 @@ class Communicator {
   // Null for a negative color.
   std::unique_ptr<Communicator> Split(int color, int key, Options options, const std::atomic<bool>& cancel);
   // Makes a communicator of the surviving ranks except `excluded` (ascending). Works after a failure, too. See
-  // MembershipAgreement.
-  std::unique_ptr<Communicator> Shrink(const std::vector<int>& excluded, const Options& options,
+  // MembershipAgreement. `exact`: throws tuttiRemoteError, on all ranks alike, if another rank is gone.
+  std::unique_ptr<Communicator> Shrink(const std::vector<int>& excluded, bool exact, const Options& options,
                                        const std::atomic<bool>& cancel);
   // Makes one with additional ranks, which join by the id that one rank of this communicator provides.
   std::unique_ptr<Communicator> Grow(int nranks, const std::optional<tuttiUniqueId>& id, const Options& options,

@@ -84,7 +84,7 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options op
       static_cast<int>(members.size()), static_cast<int>(place), std::move(options), either);
 }
 
-std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& excluded, const Options& options,
+std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& excluded, bool exact, const Options& options,
                                                    const std::atomic<bool>& cancel) {
   // This communicator may have failed or been revoked; only an abort cancels its agreement.
   const Cancellation either(aborted_, &cancel);
@@ -93,7 +93,8 @@ std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& exclu
   const auto deadline = InitDeadline();
   const auto open = [this] { return bootstrap::EncodeUniqueId(bootstrap::OpenRendezvous(options_.settings)); };
   for (;;) {
-    const auto reunited = membership_agreement_->Meet(excluded, failure_detector_->Dead(), open, deadline, either);
+    const auto reunited =
+        membership_agreement_->Meet(excluded, exact, failure_detector_->Dead(), open, deadline, either);
     const auto& members = reunited.members;
     const auto place = std::ranges::find(members, rank()) - members.begin();
     std::optional<WhileAllLive> alive(std::in_place, *failure_detector_, membership_agreement_->ties(), members);

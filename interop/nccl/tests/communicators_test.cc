@@ -123,6 +123,28 @@ TEST(NcclCommunicators, ShrinkOfAFailedOne) {
   });
 }
 
+// A caller counts on the size that it asked for. It is told who is gone, and may exclude that rank, too.
+TEST(NcclCommunicators, ShrinkFailsIfItWouldLeaveOutMore) {
+  RunRanks(4, [](Rank& self) {
+    Comm comm = Join(self);
+    if (self.rank() >= 2) {
+      EXPECT_TRUE(Ok(ncclCommAbort(comm.Release())));
+      return;
+    }
+    float value = 1;
+    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclFloat, ncclSum, comm, nullptr), ncclRemoteError);
+    int leavers[] = {3, 2};
+    Comm fewer;
+    ncclComm_t none = nullptr;
+    const auto result = ncclCommShrink(comm, leavers, 1, &none, nullptr, NCCL_SHRINK_ABORT);
+    EXPECT_EQ(none, nullptr);
+    EXPECT_TRUE(Fails(result, ncclRemoteError, "rank 2 ("));
+    EXPECT_TRUE(Fails(result, ncclRemoteError, "would have 2 of the 3 ranks"));
+    ASSERT_TRUE(Ok(ncclCommShrink(comm, leavers, 2, fewer.address(), nullptr, NCCL_SHRINK_ABORT)));
+    EXPECT_EQ(Sum(fewer, 1), 2);
+  });
+}
+
 TEST(NcclCommunicators, RevokeStopsWhatRunsAndLeavesTheRestToShrink) {
   RunRanks(3, [](Rank& self) {
     Comm comm = Join(self);

@@ -36,6 +36,7 @@ class Meeting {
     std::vector<auth::SecureChannel>& told;
     LivenessLinks& ties;
     const std::vector<int>& excluded;
+    bool exact;
     const std::vector<int>& ended;
     const std::function<tuttiUniqueId()>& open;
     Deadline deadline;
@@ -317,8 +318,23 @@ class Meeting {
     if (late) Fail(disagreement_.value_or(Late(*late)));
   }
 
+  void CheckAllCame() {
+    std::vector<int> missing;
+    for (const auto& [rank, at] : call_at_) {
+      if (!came_.contains(rank)) missing.push_back(rank);
+    }
+    if (missing.empty()) return;
+    const bool one = missing.size() == 1;
+    Fail({tuttiRemoteError,
+          fmt::format("{} {} gone: the communicator would have {} of the {} ranks that are not excluded; exclude {} to "
+                      "go on without",
+                      one ? Who(missing.front()) : bootstrap::DescribeRanks(missing), one ? "is" : "are",
+                      came_.size() + 1, call_at_.size() + 1, one ? "it" : "them")});
+  }
+
   Reunited Decide() {
     if (disagreement_) Fail(*disagreement_);
+    if (call_.exact) CheckAllCame();
     Decision decision;
     decision.members.push_back(call_.rank);
     for (const auto& [rank, channel] : came_) decision.members.push_back(rank);
@@ -378,12 +394,12 @@ MembershipAgreement::MembershipAgreement(int rank, Ranks ranks, std::vector<net:
       keeper_(std::move(listeners), key, auth::Purpose::membership_agreement, rank),
       ties_(silence) {}
 
-Reunited MembershipAgreement::Meet(const std::vector<int>& excluded, const std::vector<int>& ended,
+Reunited MembershipAgreement::Meet(const std::vector<int>& excluded, bool exact, const std::vector<int>& ended,
                                    const std::function<tuttiUniqueId()>& open, Deadline deadline, Cancellation cancel) {
   last_.clear();
   ties_.Cut();
-  return Meeting(
-             {rank_, ranks_, key_, silence_, reaches_, keeper_, last_, ties_, excluded, ended, open, deadline, cancel})
+  return Meeting({rank_, ranks_, key_, silence_, reaches_, keeper_, last_, ties_, excluded, exact, ended, open,
+                  deadline, cancel})
       .Run();
 }
 

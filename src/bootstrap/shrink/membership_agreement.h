@@ -48,11 +48,11 @@ class MembershipAgreement {
   MembershipAgreement(const MembershipAgreement&) = delete;
   MembershipAgreement& operator=(const MembershipAgreement&) = delete;
 
-  // Collective over the surviving ranks except those in `excluded`, which must be equal everywhere. `ended`: ranks
-  // known to be gone, even if something still answers for them. `open` makes the id; the leader calls it. Throws
-  // tuttiTimeoutError naming the ranks that live and did not come; tuttiInvalidUsage if `excluded` differs (naming
+  // Collective over the surviving ranks except those in `excluded`, which must be equal everywhere. `exact`: others must
+  // not be gone. `ended`: ranks known to be gone, even if something still answers for them. `open` makes the id; the
+  // leader calls it. Throws tuttiRemoteError on all ranks if `exact` is not met; tuttiTimeoutError naming the ranks that live and did not come; tuttiInvalidUsage if `excluded` differs (naming
   // both), or on cancellation; tuttiRemoteError if the others have gone on without this rank.
-  Reunited Meet(const std::vector<int>& excluded, const std::vector<int>& ended,
+  Reunited Meet(const std::vector<int>& excluded, bool exact, const std::vector<int>& ended,
                 const std::function<tuttiUniqueId()>& open, Deadline deadline, Cancellation cancel);
   // The ties between the members of the last meeting, while they become a communicator.
   LivenessLinks& ties() { return ties_; }

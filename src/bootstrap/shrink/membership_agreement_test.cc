@@ -52,8 +52,10 @@ class Ranks {
   Reunited Meet(int rank, const std::vector<int>& excluded = {}, Deadline deadline = Ample(), Cancellation cancel = {},
                 const std::vector<int>& ended = {}) {
     return membership_agreements_[static_cast<std::size_t>(rank)]->Meet(
-        excluded, ended, [rank] { return IdOf(rank); }, deadline, cancel);
+        excluded, exact_, ended, [rank] { return IdOf(rank); }, deadline, cancel);
   }
+  // From now on, all ranks but the excluded ones must come.
+  void BeExact() { exact_ = true; }
   LivenessLinks& TiesOf(int rank) { return membership_agreements_[static_cast<std::size_t>(rank)]->ties(); }
   void End(int rank) { membership_agreements_[static_cast<std::size_t>(rank)].reset(); }
   const auth::SecretKey& key() const { return key_; }
@@ -62,6 +64,7 @@ class Ranks {
   const net::SocketAddress& AddressOf(int rank) const { return addresses_[static_cast<std::size_t>(rank)]; }
 
  private:
+  bool exact_ = false;
   auth::SecretKey key_ = auth::SecretKey::Random();
   std::vector<net::SocketAddress> addresses_;
   std::set<int> reached_;
@@ -103,6 +106,24 @@ TEST(MembershipAgreement, WithoutThoseWhoHaveEnded) {
   ExpectToMeet(all, {2, 4});
   all.End(2);
   ExpectToMeet(all, {4});
+}
+
+TEST(MembershipAgreement, ExactlyAllButTheExcludedOrNone) {
+  Ranks all(5);
+  all.BeExact();
+  ExpectToMeet(all, {0, 1, 2, 4}, {3});
+  all.End(0);
+  all.End(3);
+  const auto refused = [&](const std::vector<int>& excluded, const std::string& words) {
+    for (const auto& error : RunRanks({1, 2, 4}, [&](int rank) { all.Meet(rank, excluded); })) {
+      ASSERT_TRUE(error.has_value());
+      EXPECT_EQ(error->code(), tuttiRemoteError);
+      EXPECT_NE(std::string(error->what()).find(words), std::string::npos) << error->what();
+    }
+  };
+  refused({3}, "rank 0 (host node0, pid 1000) is gone: the communicator would have 3 of the 4 ranks");
+  refused({}, "ranks 0 and 3 are gone");
+  ExpectToMeet(all, {1, 2, 4}, {0, 3});
 }
 
 TEST(MembershipAgreement, WaitsForLateOnes) {
