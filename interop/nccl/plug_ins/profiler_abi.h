@@ -25,6 +25,37 @@ inline constexpr std::uint64_t kGroup = 1, kCollective = 2, kMessage = 4, kProxy
 // States of a group's call.
 inline constexpr int kGroupStartEnds = 23, kGroupEndBegins = 24;
 
+struct CollectiveV4 {
+  std::uint64_t number;
+  const char* function;
+  const void* send;
+  void* receive;
+  std::size_t count;
+  int root;
+  const char* type;
+  std::uint8_t channels, warps;
+  const char* algorithm;
+  const char* protocol;
+};
+struct MessageV4 {
+  const char* function;
+  void* buffer;
+  const char* type;
+  std::size_t count;
+  int peer;
+  std::uint8_t channels;
+};
+// Version 5 appends to those of version 4, and version 6 has the same.
+struct CollectiveV6 : CollectiveV4 {
+  void* group;
+};
+struct MessageV6 : MessageV4 {
+  void* group;
+};
+// A base's padding at its end holds nothing of what follows, as in C.
+static_assert(sizeof(CollectiveV6) == sizeof(CollectiveV4) + sizeof(void*));
+static_assert(sizeof(MessageV6) == sizeof(MessageV4) + sizeof(void*));
+
 struct EventV6 {
   std::uint64_t type;
   void* parent;
@@ -49,28 +80,8 @@ struct EventV6 {
       void* stream;
       bool captured;
     } message_call;
-    struct {
-      std::uint64_t number;
-      const char* function;
-      const void* send;
-      void* receive;
-      std::size_t count;
-      int root;
-      const char* type;
-      std::uint8_t channels, warps;
-      const char* algorithm;
-      const char* protocol;
-      void* group;
-    } collective;
-    struct {
-      const char* function;
-      void* buffer;
-      const char* type;
-      std::size_t count;
-      int peer;
-      std::uint8_t channels;
-      void* group;
-    } message;
+    CollectiveV6 collective;
+    MessageV6 message;
     std::uint8_t room[96];
   };
 };
@@ -80,26 +91,8 @@ struct EventV4 {
   void* parent;
   int rank;
   union {
-    struct {
-      std::uint64_t number;
-      const char* function;
-      const void* send;
-      void* receive;
-      std::size_t count;
-      int root;
-      const char* type;
-      std::uint8_t channels, warps;
-      const char* algorithm;
-      const char* protocol;
-    } collective;
-    struct {
-      const char* function;
-      void* buffer;
-      const char* type;
-      std::size_t count;
-      int peer;
-      std::uint8_t channels;
-    } message;
+    CollectiveV4 collective;
+    MessageV4 message;
     std::uint8_t room[96];
   };
 };
