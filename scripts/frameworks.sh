@@ -14,6 +14,8 @@ set -euo pipefail
 
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 say() { echo "[frameworks] $*"; }
+# Ends the script with a sentence.
+give_up() { say "$*" && exit 1; }
 
 installed=
 record=
@@ -64,10 +66,20 @@ CODE
   rm -r "$wheels"
 }
 
-# attempt WHAT COMMAND...: a failure is told by the test that lacks it.
+# attempt WHAT FROM COMMAND...: a failure is told here, and again by the test that lacks it.
 attempt() {
   say "installing $1"
-  "${@:2}" || say "could not install $1"
+  "${@:3}" || say "could not install $1: is $2 within reach? The lines above have the reason"
+}
+
+# Asks for no password where something else answers in GitHub's place, and leaves no half of a checkout.
+nccl_tests_page=https://github.com/NVIDIA/nccl-tests
+fetch_nccl_tests() {
+  local limit=300 # seconds
+  GIT_TERMINAL_PROMPT=0 timeout "$limit" git clone --quiet --depth 1 "$nccl_tests_page" "$nccl_tests.part" &&
+    mv "$nccl_tests.part" "$nccl_tests" && return
+  rm -rf "$nccl_tests.part"
+  return 1
 }
 
 has_module() {
@@ -75,10 +87,10 @@ has_module() {
 }
 if [[ -z $installed ]]; then
   { has_module torch && has_module cupy; } ||
-    attempt "PyTorch and CuPy" "$root/scripts/torch.sh" "$folder/python" "" numpy cupy-cuda13x
-  [[ -e $wrapper ]] || attempt "vLLM's wrapper" install_wrapper
-  [[ -e $nccl_tests ]] ||
-    attempt nccl-tests git clone --quiet --depth 1 https://github.com/NVIDIA/nccl-tests "$nccl_tests"
+    attempt "PyTorch and CuPy" PyPI "$root/scripts/torch.sh" "$folder/python" "" numpy cupy-cuda13x
+  [[ -x $python ]] || give_up "there is no $python: without it nothing can be tried"
+  [[ -e $wrapper ]] || attempt "vLLM's wrapper" PyPI install_wrapper
+  [[ -e $nccl_tests ]] || attempt nccl-tests GitHub fetch_nccl_tests
 else
   for needed in "$python" "$wrapper" "$nccl_tests"; do
     [[ -e $needed ]] && continue
@@ -97,25 +109,31 @@ version_of() {
 NVCC=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 if [[ ! -x $NVCC ]]; then
   # In PyPI's packages, which share one folder.
-  toolkit=$("$python" -c 'import nvidia; print(list(nvidia.__path__)[0])')/cu13
+  toolkit=$("$python" -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null)/cu13 ||
+    give_up "there is no nvcc (NVCC=$NVCC), and $folder/python has no packages of NVIDIA's to build with: is PyTorch there?"
   NVCC=$toolkit/bin/nvcc
   if [[ -z $installed && ! -x $NVCC ]]; then
     version=$(version_of nvidia-cuda-runtime)
-    attempt nvcc "$python" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
+    attempt nvcc PyPI "$python" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
       "cuda-toolkit[nvcc,cudart,cccl]==${version%.*}.*"
   fi
 fi
 export NVCC
+[[ -x $NVCC ]] || say "there is no CUDA compiler: $NVCC"
 
 if [[ ! -e $build/testing/fake_cuda/nvml/libnvidia-ml.so.1 ]]; then
   [[ -z $installed ]] || { say "$build has no stand-in: it was made without CUDA's headers" && exit 77; }
+  [[ -x $NVCC ]] || give_up "$build has no stand-in of the CUDA runtime, and without a CUDA compiler none can be built"
   say "$build has no stand-in of the CUDA runtime: making a build in $folder/build"
   cuda=$(dirname "$(dirname "$NVCC")")
   build=$folder/build
-  CUDA_HOME=$cuda cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-    -DTUTTI_NVCC="$NVCC" -DTUTTI_CUDA_INCLUDE="$cuda/include" >"$folder/cmake.log"
-  cmake --build "$build" --parallel "$(nproc)" >>"$folder/cmake.log" \
-    --target tutti_nccl tutti_standin_driver tutti_standin_runtime tutti_standin_nvml
+  if ! { CUDA_HOME=$cuda cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DTUTTI_NVCC="$NVCC" -DTUTTI_CUDA_INCLUDE="$cuda/include" >"$folder/cmake.log" 2>&1 &&
+    cmake --build "$build" --parallel "$(nproc)" >>"$folder/cmake.log" 2>&1 \
+      --target tutti_nccl tutti_standin_driver tutti_standin_runtime tutti_standin_nvml; }; then
+    tail -n 20 "$folder/cmake.log"
+    give_up "that build failed; all of its output is in $folder/cmake.log"
+  fi
 fi
 build=$(cd "$build" && pwd)
 standin=$build/testing/fake_cuda
@@ -157,6 +175,11 @@ run() {
 run_nccl_tests() {
   local log=$logs/nccl-tests ranks=${NCCL_TESTS_RANKS:-2 4} limit=1800 # seconds
   local version reached reason='' result=passed began=$SECONDS
+  if [[ ! -e $nccl_tests ]]; then
+    take "$(printf '%s\t' nccl-tests unknown "${ranks// /, }" FAILED nothing \
+      "there is no $nccl_tests: it could not be fetched from $nccl_tests_page; a checkout may be put there")0"
+    return
+  fi
   version=$(sed -n 's/.*NCCL_TESTS_VERSION *"\(.*\)".*/\1/p' "$nccl_tests"/src/common.* 2>/dev/null | head -n 1)
   NCCL_TESTS_RANKS=$ranks JOBS=$(nproc) timeout "$limit" "$root/scripts/nccl-tests.sh" "$nccl_tests" "$build" \
     >"$log" 2>&1 || result=FAILED
