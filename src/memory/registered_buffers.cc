@@ -39,7 +39,7 @@ RegisteredBuffers::RegisteredBuffers(const cuda_transport::CudaDevice& device, c
                                  all_gather, deadline)),
       changes_(boards_.size()),
       opened_(boards_.size()),
-      mail_(shm, all_gather, deadline),
+      mail_(shm.locality(), all_gather, deadline),
       given_(kMost) {
   for (auto& each : opened_) each.resize(kMost);
 }

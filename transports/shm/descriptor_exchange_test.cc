@@ -23,19 +23,6 @@ namespace {
 
 Deadline Ample() { return Deadline::After(std::chrono::seconds(60)); }
 
-// A file that names its owner.
-FileDescriptor FileOf(int rank) {
-  FileDescriptor file(memfd_create("tutti-test", MFD_CLOEXEC));
-  EXPECT_EQ(pwrite(file.get(), &rank, sizeof rank, 0), static_cast<ssize_t>(sizeof rank));
-  return file;
-}
-
-int RankIn(const FileDescriptor& file) {
-  int rank = -1;
-  EXPECT_EQ(pread(file.get(), &rank, sizeof rank, 0), static_cast<ssize_t>(sizeof rank));
-  return rank;
-}
-
 std::vector<int> Each(int ranks) {
   std::vector<int> numbers(static_cast<std::size_t>(ranks));
   std::iota(numbers.begin(), numbers.end(), 0);

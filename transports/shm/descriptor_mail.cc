@@ -5,13 +5,12 @@
 #include <cerrno>
 
 #include "base/error.h"
-#include "transports/shm/descriptor_exchange.h"
 #include "transports/shm/unix_messages.h"
 
 namespace tutti::shm {
 
-DescriptorMail::DescriptorMail(const Fabric& shm, const AllGather& all_gather, Deadline deadline)
-    : shm_(shm), outboxes_(static_cast<std::size_t>(shm.nranks())) {
+DescriptorMail::DescriptorMail(Locality locality, const AllGather& all_gather, Deadline deadline)
+    : locality_(std::move(locality)), outboxes_(locality_.process_of.size()) {
   int ends[2];
   // The other ranks hold copies of the sending end, which all are non-blocking like it.
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
@@ -19,7 +18,7 @@ DescriptorMail::DescriptorMail(const Fabric& shm, const AllGather& all_gather, D
   inbox_ = FileDescriptor(ends[0]);
   const FileDescriptor sending(ends[1]);
   const int number = sending.get();
-  ExchangeDescriptors(shm.locality(), std::span(&number, 1), all_gather, deadline,
+  ExchangeDescriptors(locality_, std::span(&number, 1), all_gather, deadline,
                       [this](int rank, std::vector<FileDescriptor> theirs) {
                         outboxes_[static_cast<std::size_t>(rank)] = std::move(theirs.at(0));
                       });
@@ -40,8 +39,8 @@ std::optional<DescriptorMail::Delivery> DescriptorMail::Receive() const {
     const auto received =
         ReceiveMessage(inbox_.get(), std::as_writable_bytes(std::span<Letter, 1>(&delivery.letter, 1)), files);
     if (received == Received::gone) return std::nullopt;  // or nothing has come
-    const int from = delivery.letter.from;
-    const bool known = from >= 0 && from < shm_.nranks() && shm_.is_local(from);
+    const auto from = static_cast<std::size_t>(delivery.letter.from);
+    const bool known = from < outboxes_.size() && outboxes_[from];
     if (received != Received::message || files.size() != 1 || !known) continue;
     delivery.file = std::move(files.front());
     return delivery;

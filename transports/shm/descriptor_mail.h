@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "transports/shm/fabric.h"
+#include "transports/shm/descriptor_exchange.h"
 
 namespace tutti::shm {
 
@@ -30,7 +30,7 @@ class DescriptorMail {
   };
 
   // Collective. Throws tuttiSystemError, and what the exchange throws.
-  DescriptorMail(const Fabric& shm, const AllGather& all_gather, Deadline deadline);
+  DescriptorMail(Locality locality, const AllGather& all_gather, Deadline deadline);
 
   // To a rank of this host in another process. False if that has too much unread mail: try again later. A rank that is gone
   // counts as having got it.
@@ -39,7 +39,7 @@ class DescriptorMail {
   std::optional<Delivery> Receive() const;
 
  private:
-  const Fabric& shm_;
+  Locality locality_;
   FileDescriptor inbox_;
   std::vector<FileDescriptor> outboxes_;  // by rank
 };

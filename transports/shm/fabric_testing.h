@@ -1,6 +1,10 @@
 // For tests: ranks that are threads of this process and meet without a network, and how each of them ends.
 #pragma once
 
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
@@ -12,6 +16,7 @@
 
 #include "base/error.h"
 #include "transports/shm/hosts.h"
+#include "transports/shm/segment.h"
 
 namespace tutti::shm {
 
@@ -48,6 +53,19 @@ class ExchangeTable {
   bool left_ = false;
   std::vector<std::vector<std::byte>> parts_, gathered_;
 };
+
+// A file that names its owner.
+inline FileDescriptor FileOf(int rank) {
+  FileDescriptor file(memfd_create("tutti-test", MFD_CLOEXEC));
+  EXPECT_EQ(pwrite(file.get(), &rank, sizeof rank, 0), static_cast<ssize_t>(sizeof rank));
+  return file;
+}
+
+inline int RankIn(const FileDescriptor& file) {
+  int rank = -1;
+  EXPECT_EQ(pread(file.get(), &rank, sizeof rank, 0), static_cast<ssize_t>(sizeof rank));
+  return rank;
+}
 
 // Runs `body` as `size` ranks, each in its own thread. When one of them throws, the others' exchanges throw, too, as
 // the control plane's do. Returns what each rank threw, by rank; empty if nothing.
