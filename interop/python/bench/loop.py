@@ -24,13 +24,16 @@ def main():
 
         comm = tutti.init()
         all_reduce, barrier, rank = comm.all_reduce, comm.barrier, comm.rank
-    arguments = (mine,) if package == "tutti-new" else (mine, out)
     for _ in range(calls // 10):
-        all_reduce(*arguments)
+        all_reduce(mine, out)
     barrier()
     start = time.perf_counter_ns()
-    for _ in range(calls):
-        all_reduce(*arguments)
+    if package == "tutti-new":
+        for _ in range(calls):
+            all_reduce(mine)
+    else:
+        for _ in range(calls):
+            all_reduce(mine, out)
     took = time.perf_counter_ns() - start
     barrier()
     if rank == 0:
