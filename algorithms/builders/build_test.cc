@@ -6,6 +6,7 @@
 #include <string>
 
 #include "algorithms/builders/steps.h"
+#include "algorithms/schedule/binding.h"
 
 namespace tutti::builders {
 namespace {
@@ -96,6 +97,18 @@ TEST(Build, KnowsHowManyChannelsOfAFabricAScheduleTakes) {
 }
 
 // No step exceeds the limits that executors must support, at any size.
+// A GPU runs each lane in a thread block, so it could not run a lane for each of a thousand ranks.
+TEST(Build, AnAllToAllHasAsManyLanesForTwoRanksAsForThousands) {
+  for (const int nranks : {2, 1025, 5000}) {
+    const auto schedule = Build(tuttiAlgorithmDirect, {Collective::all_to_all, nranks - 1, nranks});
+    ASSERT_TRUE(schedule) << nranks;
+    EXPECT_EQ(LanesOf(*schedule), 2U) << nranks;
+    const auto& received = schedule->channels[0].lanes[1].steps;
+    ASSERT_EQ(received.size(), static_cast<std::size_t>(nranks - 1));
+    EXPECT_EQ(received.back().block, nranks + nranks - 2) << "of the rank before this one, the last to receive from";
+  }
+}
+
 TEST(Build, StepsKeepToTheLimits) {
   for (const auto algorithm : kAlgorithms) {
     for (int c = 0; c < kScheduledCollectives; ++c) {
