@@ -1,7 +1,8 @@
 // A network plug-in of NCCL, whatever the version of its table: one interface over versions 8 to 11. Functions have the
 // names and meanings that NCCL's documentation gives them, for single receives and host memory.
 //
-// Thread-safety: any thread; a connection and its requests are for one thread at a time.
+// Thread-safety: any thread; a connection and its requests are for one thread at a time. Listen() and Connect() are for
+// one thread of the process (control_thread.h).
 #pragma once
 
 #include <atomic>

@@ -211,7 +211,10 @@ Result Close(void* connection) {
 }  // namespace
 
 bool Loaded() {
-  if (Option("load_crashes")) std::raise(SIGSEGV);
+  if (Option("load_crashes")) {
+    std::signal(SIGSEGV, SIG_DFL);  // a sanitizer's handler would end the process in another way
+    std::raise(SIGSEGV);
+  }
   if (const auto status = Option("load_exits")) _exit(*status);
   while (Option("load_hangs")) pause();
   return !Option("lacks");
