@@ -1,6 +1,4 @@
 // What PyTorch asks of the runtime beyond what nccl-tests do.
-#include <cuda_profiler_api.h>
-
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -8,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "testing/fake_cuda/runtime/refusals.h"
 #include "testing/fake_cuda/runtime/runtime_fixture.h"
 
 namespace tutti::standin {

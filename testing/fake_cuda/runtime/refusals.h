@@ -7,6 +7,12 @@
 
 #include <string>
 
+// Their header, cuda_profiler_api.h, is in no package that PyTorch needs from PyPI.
+extern "C" {
+cudaError_t cudaProfilerStart();
+cudaError_t cudaProfilerStop();
+}
+
 namespace tutti::standin {
 
 // Remembers `error` for cudaGetLastError. From now on cudaGetErrorString(error) is `text` in this thread.

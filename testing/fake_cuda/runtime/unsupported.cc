@@ -1,7 +1,5 @@
 // Functions that programs are linked with and that the stand-in does not have: pools, graphs made node by node, events
 // of other processes, device code and its variables, the profiler. Each says its name.
-#include <cuda_profiler_api.h>
-
 #include "testing/fake_cuda/runtime/refusals.h"
 
 using namespace tutti::standin;  // NOLINT: what follows is the runtime's interface, in no namespace
