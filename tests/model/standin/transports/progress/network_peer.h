@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,6 +39,7 @@ class NetworkPeer {
   void Sent(std::uint32_t, std::uint32_t) {}
   void AllSent() {}
   ConnectionMemory Memory(std::uint32_t) const { return {}; }
+  std::shared_ptr<const void> MemoryOwner(std::uint32_t) const { return nullptr; }
   bool Take(const NetworkMessage&) { return true; }
 
   bool left = false;
