@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -118,9 +119,13 @@ RankProcess Start(int rank, const RanksWanted& wanted, int port, const sigset_t&
     sigprocmask(SIG_SETMASK, &signals, nullptr);
     execvpe(argv[0], argv.data(), envp.data());
     const char* const why = strerrordesc_np(errno);
-    for (const char* const part : {"tutti run: cannot execute ", const_cast<const char*>(argv[0]), ": ", why, "\n"}) {
-      [[maybe_unused]] const auto written = write(STDERR_FILENO, part, strlen(part));
+    // At once, because the other ranks say the same.
+    std::array<iovec, 5> line{};
+    std::size_t parts = 0;
+    for (const char* const part : {"tutti run: cannot execute ", static_cast<const char*>(argv[0]), ": ", why, "\n"}) {
+      line[parts++] = {const_cast<char*>(part), strlen(part)};
     }
+    [[maybe_unused]] const auto written = writev(STDERR_FILENO, line.data(), static_cast<int>(parts));
     _exit(kCannotExecute);
   }
   process.output = std::move(reader);
