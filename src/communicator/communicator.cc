@@ -221,14 +221,7 @@ void Communicator::WriteDump(const std::string& path) const {
 
 std::optional<Error> Communicator::Look(const Active& active, const diagnostics::Awaited& awaited,
                                         std::chrono::steady_clock::duration waited) {
-  // Prefers a rank that has not begun the call: it is the cause, and may wait for this rank in another call.
-  const auto has_not_begun = [&](int peer) {
-    return active.operation->collective_call() &&
-           fabric_->control(peer).started.load(std::memory_order_acquire) < active.sequence;
-  };
-  const auto& ranks = awaited.ranks;
-  const auto found = std::ranges::find_if(ranks, has_not_begun);
-  const int first = found != ranks.end() ? *found : ranks.empty() ? -1 : ranks.front();
+  const int first = failure_detector_->Cause(active.in_flight(), awaited);
   waits_for_.store(first, std::memory_order_relaxed);
   fabric_->control(rank()).awaits.store(ring::PackAwaited(active.record, first), std::memory_order_release);
   return failure_detector_->Look(active.in_flight(), awaited, waited);

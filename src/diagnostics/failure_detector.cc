@@ -167,6 +167,16 @@ std::string FailureDetector::WhoElseEnded(int missed) const {
   return text;
 }
 
+int FailureDetector::Cause(const InFlight& in_flight, const Awaited& awaited) const {
+  const auto has_not_begun = [&](int peer) {
+    return in_flight.operation->collective_call() &&
+           fabric_.control(peer).started.load(std::memory_order_acquire) < in_flight.sequence;
+  };
+  const auto& ranks = awaited.ranks;
+  const auto found = std::ranges::find_if(ranks, has_not_begun);
+  return found != ranks.end() ? *found : ranks.empty() ? -1 : ranks.front();
+}
+
 std::optional<Error> FailureDetector::Look(const InFlight& in_flight, const Awaited& awaited,
                                            std::chrono::steady_clock::duration waited) {
   if (auto* const network = fabric_.network()) {
@@ -182,10 +192,11 @@ std::optional<Error> FailureDetector::Look(const InFlight& in_flight, const Awai
   if (auto withheld = LookForWithheld(in_flight, awaited, waited)) return withheld;
   if (auto death = LookForDeath(in_flight, awaited, waited)) return death;
   if (waited < timeout_) return std::nullopt;
+  const int cause = Cause(in_flight, awaited);
   return Error{
       tuttiTimeoutError,
       fmt::format("nothing moved for {} ms in {} of {}{}{}", timeout_.count(), Describe(in_flight), Who(fabric_.rank()),
-                  awaited.ranks.empty() ? "" : fmt::format(", which waits for {}", Who(awaited.ranks.front())),
+                  cause < 0 ? "" : fmt::format(", which waits for {}", Who(cause)),
                   WhereOthersAre(in_flight))};
 }
 

@@ -60,6 +60,9 @@ class FailureDetector {
   std::optional<Error> failure() const;
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
+  // Of the awaited ranks, one that has not begun the call, if there is one: it is the cause, and may wait for this rank in
+  // another call. -1: none is awaited.
+  int Cause(const InFlight& in_flight, const Awaited& awaited) const;
   // Ranks of this host whose processes have ended.
   std::vector<int> Dead() const;
   // "rank 3 (host node1, pid 4711)".

@@ -51,7 +51,8 @@ TEST(Missing, InAnOperation) {
       const auto result = AllReduce(comm, data);
       self.Note(tuttiGetLastError(comm));
       EXPECT_TRUE(
-          Fails(result, tuttiTimeoutError, {"rank 1 ", "all_reduce(count=1000", "\"training\"", "operation 2"}));
+          Fails(result, tuttiTimeoutError,
+                {"which waits for rank 1 ", "all_reduce(count=1000", "\"training\"", "operation 2"}));
     }
     self.Meet();
   }));
