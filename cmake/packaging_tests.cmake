@@ -17,6 +17,9 @@ if(TARGET tutti_tool)
                                       $<TARGET_FILE:tutti_tool> ${PROJECT_SOURCE_DIR})
 endif()
 
+add_test(NAME site COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/site_test.sh ${PROJECT_SOURCE_DIR})
+set_tests_properties(site PROPERTIES SKIP_RETURN_CODE 77 LABELS slow TIMEOUT 300)
+
 if(TUTTI_PARALLEL AND TUTTI_MPI AND TUTTI_NCCL AND TARGET tutti_tool)  # the picture shows all modules
   add_test(NAME architecture_docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/architecture_docs_test.sh
                                           ${PROJECT_BINARY_DIR}/modules.tsv ${PROJECT_SOURCE_DIR})

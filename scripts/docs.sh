@@ -3,8 +3,41 @@
 # measurements come from docs/data/gpu_*.json (scripts/gpu_kit.sh). The table of kernels needs a disassembler
 # (scripts/kernels.sh).
 #   scripts/docs.sh [PATH-OF-TUTTI]       default: build/release/tools/tutti
+#   scripts/docs.sh site                  builds the pages as a site, build/site/index.html, which opens from disk. mkdocs
+#                                         comes from PyPI into build/site_tools; status 77: it cannot be had
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+# The pages in one folder. Links to files that are not among them become plain names.
+site() {
+  local tools=build/site_tools pages=build/site_pages page
+  if [ ! -e "$tools/complete" ]; then
+    rm -rf "$tools"
+    python3 -m venv "$tools" && "$tools/bin/pip" install --quiet --disable-pip-version-check 'mkdocs-material>=9,<10' ||
+      { rm -rf "$tools" && echo "$0: mkdocs-material cannot be had from PyPI" >&2 && exit 77; }
+    touch "$tools/complete"
+  fi
+  rm -rf "$pages" build/site
+  mkdir -p "$pages"
+  cp -r docs/*.md docs/pictures docs/site/extra.css "$pages"
+  cp README.md "$pages/index.md"
+  cp CHANGELOG.md CONTRIBUTING.md SECURITY.md "$pages"
+  scripts/api_reference.py >"$pages/reference_c.md"
+  for page in "$pages"/*.md; do
+    sed -i -E 's#\]\((\.\./)?docs/([a-zA-Z_-]+\.md)#](\2#g; s#\]\(docs/(pictures/[^)]*)\)#](\1)#g; s#\]\((\.\./)?README\.md\)#](index.md)#g
+               s#\]\(\.\./((SECURITY|CONTRIBUTING|CHANGELOG)\.md)#](\1#g' "$page"
+    sed -i -E 's#\[([^]]*)\]\((\.\./)?((include|testing|scripts|examples|interop|base|src|tests|algorithms|transports|docs/data)/[^)]*|LICENSE)\)#\1 (`\3`)#g' "$page"
+  done
+  NO_MKDOCS_2_WARNING=1 "$tools/bin/mkdocs" build --quiet --strict --config-file docs/site/mkdocs.yml
+  # The plug-in for pages on disk loads a script from another host.
+  cp docs/site/file_worker.js build/site
+  find build/site -name '*.html' -exec sed -i 's#https://unpkg.com/iframe-worker/shim#file_worker.js#g' {} +
+  echo "build/site/index.html"
+}
+if [ "${1:-}" = site ]; then
+  site
+  exit
+fi
 tutti=${1:-build/release/tools/tutti}
 [ -x "$tutti" ] || { echo "$0: there is no $tutti; build it, or give its path" >&2 && exit 1; }
 
