@@ -9,9 +9,11 @@ fail() {
   failures=$((failures + 1))
 }
 
-# The README's program is the one that is built and run.
-diff <(sed -n '/^```c$/,/^```$/p' README.md | sed '1d;$d') <(sed -n '/^#include/,$p' examples/all_reduce.c) ||
-  fail "README.md's example is not examples/all_reduce.c"
+# The first C block of the README and of the tutorial is the program that is built and run.
+for page in README.md docs/tutorial_c.md; do
+  diff <(sed -n '/^```c$/,/^```$/p' "$page" | sed '/^```$/q' | sed '1d;$d') <(sed -n '/^#include/,$p' examples/all_reduce.c) ||
+    fail "$page's example is not examples/all_reduce.c"
+done
 
 for page in *.md docs/*.md; do
   while read -r link; do
