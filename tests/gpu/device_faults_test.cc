@@ -53,7 +53,10 @@ TEST_F(Device, AFailedCallHoldsItsStreamUntilTheEnd) {
              [&](Rank& self) {
                DeviceRank rank(self, 64 * KiB);
                ASSERT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 100, 0, false, 1}), "");
-               if (self.rank() == 1) KillThisProcessAfter(std::chrono::microseconds(0));
+               if (self.rank() == 1) {
+                 std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the other has enqueued its call
+                 KillThisProcessAfter(std::chrono::microseconds(0));
+               }
                EXPECT_TRUE(Ok(tuttiAllReduce(rank.arena().send(), rank.arena().receive(), 100, tuttiFloat, tuttiSum,
                                              rank.comm(), rank.stream())));
                EXPECT_EQ(AsyncError(rank.comm()), tuttiRemoteError);
