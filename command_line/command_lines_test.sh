@@ -104,7 +104,7 @@ chmod +x "$work/rank.sh"
 expect 0 '^\[2\] rank 2 of 3, local 2 of 3, at 127.0.0.1:[0-9]+, -n 7 --json$' "$tutti" run -n 3 --tag "$work/rank.sh" -n 7 --json
 [[ $(wc -l <"$work/out") == 3 ]] || { echo 'FAILED: tutti run --tag printed other lines, too'; failures=$((failures + 1)); }
 echo 'import os; print("python", os.environ["RANK"])' >"$work/rank.py"
-expect 0 'python 1' "$tutti" run -n 2 "$work/rank.py"
+expect 0 '^\[1\] python 1$' "$tutti" run -n 2 --tag "$work/rank.py"
 expect 2 'PROGRAM' "$tutti" run -n 2
 expect 127 'cannot execute /nowhere: No such file' "$tutti" run -n 2 /nowhere
 expect 7 'rank 1 .* ended with status 7' "$tutti" run -n 3 --patience 0.2 -- bash -c '[ "$RANK" != 1 ] || exit 7; sleep 60'
