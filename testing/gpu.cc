@@ -28,15 +28,13 @@ void Call(const char* name, Arguments... arguments) {
   EXPECT_EQ(Try(name, arguments...), 0) << name;
 }
 
-int Count() {
+}  // namespace
+
+int Gpu::Count() {
   int count = 0;
   if (Library() == nullptr || Try("cuInit", 0U) != 0 || Try("cuDeviceGetCount", &count) != 0) return 0;
   return count;
 }
-
-}  // namespace
-
-bool Gpu::Exists() { return Count() > 0; }
 
 bool Gpu::IsStandIn() {
   char name[64] = "";

@@ -13,8 +13,9 @@ namespace tutti::testing {
 
 class Gpu {
  public:
-  // Whether there is a driver and a device.
-  static bool Exists();
+  // Devices, 0 without a driver.
+  static int Count();
+  static bool Exists() { return Count() > 0; }
   // Whether it is the one that test settings (TUTTI_STANDIN_...) configure.
   static bool IsStandIn();
 

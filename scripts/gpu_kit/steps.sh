@@ -50,6 +50,11 @@ steps_of_correct() {
   tested protocols 120 'Device.Forced*:Device.Without*:DeviceLines.*:DeviceNvls.*' Device.WithoutPeerAccess
   tested counters 120 'Device.CountsWrap' 'Device.NewShapesDoNotWait'
   tested tensors 90 '*/DeviceTensors.OfThreads/2*:Device.Tensor*' '*/DeviceTensors.OfThreads/2_ranks_direct'
+  local one_sided='Device.AWaitForASignal*:Device.AnAbortEndsAWait*:Device.OneSidedCalls*'
+  tested mapped 90 '*/DeviceMapped.*' '*/DeviceMapped.*/Processes1'
+  tested one_sided 90 "*/DeviceOneSided.*:$one_sided" '*/DeviceOneSided.SignalsAreCounted/0'
+  tested suspend 120 '*/DeviceSuspend.*:Device.ARankThatDiesSuspended*:Device.SuspendDoesNot*:Device.ResumeMay*' '*/DeviceSuspend.TheMemoryIsFree*/Processes1'
+  tested many 120 '*/DeviceMany.*:Device.RanksWhoseTuners*:Device.ATuner*' '*/DeviceMany.WindowsComeAndGo/0'
   tested eight 120 "$threads/8_*chosen:$threads/8_*ring:$threads/8_*double*:$processes/8_*chosen" "$threads/2_ranks_ring"
 }
 
@@ -85,6 +90,11 @@ steps_of_measure() {
       on_device "${collective}_$n" 30 "$collective" --ranks "$n" -t "$n" "${sizes[@]}"
       [ ${#large[@]} -eq 0 ] || repeats=1 on_device "${collective}_${n}_large" 30 "$collective" --ranks "$n" -t "$n" "${large[@]}"
     done
+  done
+  # More ranks than a node has GPUs: what a call costs, and that their kernels are resident together.
+  for n in 16 32 64; do
+    [ -z "$rehearsal" ] || continue
+    on_device "all_reduce_$n" 60 all_reduce --ranks "$n" -t "$n" -b 8 -e 8M -f 128
   done
   for n in 2 8; do
     [ -z "$rehearsal" ] || [ "$n" = 2 ] || continue

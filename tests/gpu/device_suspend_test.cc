@@ -83,11 +83,12 @@ TEST_P(DeviceSuspend, TheMemoryIsFreeMeanwhile) {
 
 // Neither addresses nor counts change.
 TEST_P(DeviceSuspend, GraphsAndSignalsStay) {
-  // Ranks that are launched together are captured together, which takes one thread.
-  const bool graphs = !GetParam().threads || GetParam().devices[0] != '1';
   RunRanks(
       2,
       [&](Rank& self) {
+        // Ranks that are launched together are captured together, which takes one thread. A real machine has as many
+        // devices as it has, whatever the stand-in would have.
+        const bool graphs = !GetParam().threads || Gpu::Count() > 1;
         DeviceRank rank(self, 4 * KiB);
         auto* const send = rank.arena().send();
         auto* const receive = rank.arena().receive();
