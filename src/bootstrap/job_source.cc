@@ -10,6 +10,8 @@
 #include "net/auth/handshake.h"
 #include "net/interfaces.h"
 #include "src/bootstrap/job_secret.h"
+#include "src/bootstrap/local_job.h"
+#include "src/bootstrap/rendezvous.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -18,8 +20,11 @@ namespace {
 // that.
 constexpr std::array<std::string_view, 3> kJobFacts = {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID"};
 
+constexpr std::size_t kLongestFact = 4096;
+
+// `variable`: where the place comes from, for messages. `job`: one more fact.
 JoinTicket MakeTicket(std::string_view variable, const net::HostPort& place, const Settings& settings,
-                      const Lookup& environment) {
+                      const Lookup& environment, std::string_view job = {}) {
   JoinTicket ticket;
   ticket.served_by_rank0 = true;
   ticket.addresses = net::Resolve(variable, place, settings.socket_family);
@@ -28,10 +33,8 @@ JoinTicket MakeTicket(std::string_view variable, const net::HostPort& place, con
 
   net::ByteWriter facts;
   facts.Number(place.port);
-  for (const auto name : kJobFacts) {
-    constexpr std::size_t kLongestFact = 4096;
-    facts.Text(environment(name).value_or(""), kLongestFact);
-  }
+  for (const auto name : kJobFacts) facts.Text(environment(name).value_or(""), kLongestFact);
+  if (!job.empty()) facts.Text(job, kLongestFact);
   // If rank 0 listens on all its addresses, its name may mean loopback only on its own machine.
   const bool local = !ticket.listen_everywhere &&
                      std::ranges::all_of(ticket.addresses, [](const auto& address) { return address.IsLoopback(); });
@@ -58,13 +61,25 @@ constexpr Launcher kLaunchers[] = {{"RANK", "WORLD_SIZE"},  // torchrun
 
 bool IsSet(const Lookup& environment, std::string_view name) { return !environment(name).value_or("").empty(); }
 
-Launcher FindLauncher(const Lookup& environment) {
+// nullopt: this process is a job of one rank.
+std::optional<Launcher> FindLauncher(const Settings& settings, const Lookup& environment) {
   for (const auto& launcher : kLaunchers) {
-    if (environment(launcher.rank)) return launcher;
+    if (!environment(launcher.rank)) continue;
+    // Slurm's batch scripts and interactive shells have SLURM_PROCID, too. Only srun counts a step's tasks.
+    if (launcher.rank == "SLURM_PROCID" && !IsSet(environment, "SLURM_STEP_NUM_TASKS")) continue;
+    return launcher;
   }
-  Throw(tuttiInvalidUsage,
-        "RANK is not set; set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as torchrun does), or start the ranks "
-        "with srun or mpirun, which set SLURM_PROCID, OMPI_COMM_WORLD_RANK or PMI_RANK");
+  std::string_view other = settings.comm_id.empty() ? "" : "TUTTI_COMM_ID";
+  for (const std::string_view name : {"WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+    if (IsSet(environment, name)) other = name;
+  }
+  if (other.empty()) return std::nullopt;
+  Throw(
+      tuttiInvalidUsage,
+      "RANK is not set, but {} is; set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as torchrun does), or start the "
+      "ranks with srun or mpirun, which set SLURM_PROCID, OMPI_COMM_WORLD_RANK or PMI_RANK; without any of them this "
+      "process is a job of one rank",
+      other);
 }
 
 std::string Required(const Lookup& environment, std::string_view name) {
@@ -89,17 +104,31 @@ int RequiredNumber(const Lookup& environment, std::string_view name, int low, in
   return value;
 }
 
-// On the job's first host, at a port that other jobs and steps are unlikely to use.
+// A port that other jobs are unlikely to use, below Linux's ephemeral ports (from 32768 on).
+std::uint16_t PortOf(std::uint64_t job) {
+  constexpr std::uint64_t kFirstPort = 15'000, kPorts = 15'000;
+  return static_cast<std::uint16_t>(kFirstPort + job % kPorts);
+}
+
+// On the job's first host.
 net::HostPort SlurmMeetingPlace(const Lookup& environment) {
   const auto nodes = environment("SLURM_STEP_NODELIST").value_or(Required(environment, "SLURM_JOB_NODELIST"));
-  // Below Linux's ephemeral ports (from 32768 on).
-  constexpr int kFirstPort = 15'000, kPorts = 15'000, kStepsApart = 97;
+  constexpr std::uint64_t kStepsApart = 97;
   const int job = RequiredNumber(environment, "SLURM_JOB_ID", 0, std::numeric_limits<int>::max());
   const int step = IsSet(environment, "SLURM_STEP_ID")
                        ? RequiredNumber(environment, "SLURM_STEP_ID", 0, std::numeric_limits<int>::max())
                        : 0;
-  const auto spread = static_cast<long long>(job) + static_cast<long long>(step) * kStepsApart;
-  return {FirstSlurmHost(nodes), static_cast<std::uint16_t>(kFirstPort + spread % kPorts)};
+  return {FirstSlurmHost(nodes),
+          PortOf(static_cast<std::uint64_t>(job) + static_cast<std::uint64_t>(step) * kStepsApart)};
+}
+
+JoinTicket LocalTicket(std::string_view job, const Settings& settings, const Lookup& environment) {
+  net::ByteWriter name;
+  name.Text(job, kLongestFact);
+  const auto hash = auth::KeyedHash<16>(KeyOfSecret({}, {}), "tutti local job", {name.bytes()});
+  std::uint64_t number = 0;
+  for (std::size_t i = 0; i < sizeof number; ++i) number = number << 8 | static_cast<std::uint64_t>(hash[i]);
+  return MakeTicket("MASTER_ADDR", {"127.0.0.1", PortOf(number)}, settings, environment, job);
 }
 
 }  // namespace
@@ -125,14 +154,19 @@ JoinTicket TicketFromCommId(const Settings& settings, const Lookup& environment)
 }
 
 EnvironmentTicket TicketFromEnvironment(const Settings& settings, const Lookup& environment) {
-  const auto launcher = FindLauncher(environment);
+  const auto launcher = FindLauncher(settings, environment);
+  if (!launcher) return {OpenRendezvous(settings), 0, 1};
   EnvironmentTicket result;
-  result.nranks = RequiredNumber(environment, launcher.size, 1, static_cast<int>(auth::kMaxRanks));
-  result.rank = RequiredNumber(environment, launcher.rank, 0, result.nranks - 1);
-  if (!IsSet(environment, "MASTER_ADDR") && !settings.comm_id.empty()) {
+  result.nranks = RequiredNumber(environment, launcher->size, 1, static_cast<int>(auth::kMaxRanks));
+  result.rank = RequiredNumber(environment, launcher->rank, 0, result.nranks - 1);
+  const bool has_place = IsSet(environment, "MASTER_ADDR");
+  std::optional<std::string> local_job;
+  if (!has_place && !settings.comm_id.empty()) {
     result.ticket = TicketFromCommId(settings, environment);
-  } else if (!IsSet(environment, "MASTER_ADDR") && launcher.rank == "SLURM_PROCID") {
+  } else if (!has_place && launcher->rank == "SLURM_PROCID") {
     result.ticket = MakeTicket("SLURM_JOB_NODELIST", SlurmMeetingPlace(environment), settings, environment);
+  } else if (!has_place && (local_job = NameOfLocalJob(launcher->rank, environment))) {
+    result.ticket = LocalTicket(*local_job, settings, environment);
   } else {
     const bool port_taken = environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
     const int port = RequiredNumber(environment, "MASTER_PORT", 1, port_taken ? 65534 : 65535) + (port_taken ? 1 : 0);

@@ -2,7 +2,7 @@
 // torchrun and similar launchers set. Every rank makes the same ticket by itself; ranks need not pass anything on.
 //
 // The secret comes from TUTTI_SECRET (job_secret.h). Without it, on loopback only, it comes from facts of the job,
-// which others may guess. Thread-safety: pure but for name resolution.
+// which others may guess. Thread-safety: pure but for name resolution and a look at this process's ancestors.
 #pragma once
 
 #include "base/settings.h"
@@ -22,9 +22,11 @@ struct EnvironmentTicket {
 };
 // This rank's identity, from the launcher's variables: RANK and WORLD_SIZE (torchrun), SLURM_PROCID and SLURM_NTASKS,
 // or those of Open MPI or MPICH. Where the ranks meet: MASTER_ADDR and MASTER_PORT, else TUTTI_COMM_ID, else (Slurm) on
-// the job's first host at a port derived from the job's number. Under torchrun with TORCHELASTIC_USE_AGENT_STORE=True
-// torchrun's own store uses MASTER_PORT, so the ranks meet at MASTER_PORT + 1. Throws tuttiInvalidUsage naming the
-// variable and its value, or TUTTI_SECRET where that must be set.
+// the job's first host at a port derived from the job's number, else (mpirun, if it says that all ranks are on this
+// host) on loopback at a port derived from the job's name. Under torchrun with TORCHELASTIC_USE_AGENT_STORE=True
+// torchrun's own store uses MASTER_PORT, so the ranks meet at MASTER_PORT + 1. A process that nothing tells of other
+// ranks is a job of one rank; so is one in a batch script or shell of Slurm that srun did not start. Throws
+// tuttiInvalidUsage naming the variable and its value, or TUTTI_SECRET where that must be set.
 EnvironmentTicket TicketFromEnvironment(const Settings& settings, const Lookup& environment);
 
 // "node[07-09,12]-ib,other3" is "node07-ib".

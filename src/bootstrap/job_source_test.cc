@@ -47,11 +47,9 @@ TEST(TicketFromEnvironment, LeavesTorchrunsStoreItsPort) {
 }
 
 TEST(TicketFromEnvironment, KnowsLaunchers) {
-  const Environment srun = {{"SLURM_PROCID", "3"},
-                            {"SLURM_NTASKS", "8"},
-                            {"SLURM_JOB_NODELIST", "localhost"},
-                            {"SLURM_JOB_ID", "123456"},
-                            {"SLURM_STEP_ID", "2"}};
+  const Environment srun = {{"SLURM_PROCID", "3"},         {"SLURM_NTASKS", "8"},
+                            {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_JOB_NODELIST", "localhost"},
+                            {"SLURM_JOB_ID", "123456"},    {"SLURM_STEP_ID", "2"}};
   const auto slurm = TicketFromEnvironment({}, In(srun));
   EXPECT_EQ(slurm.rank, 3);
   EXPECT_EQ(slurm.nranks, 8);
@@ -72,6 +70,50 @@ TEST(TicketFromEnvironment, KnowsLaunchers) {
   both.insert(kTorchrun.begin(), kTorchrun.end());
   EXPECT_EQ(TicketFromEnvironment(settings, In(both)).rank, 1);
   EXPECT_EQ(TicketFromEnvironment(settings, In(both)).ticket.addresses.front().port, 29500);
+}
+
+TEST(TicketFromEnvironment, RanksOfAnMpirunOnOneHostMeetOnLoopback) {
+  const Environment open_mpi = {{"OMPI_COMM_WORLD_RANK", "1"},
+                                {"OMPI_COMM_WORLD_SIZE", "4"},
+                                {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                                {"PMIX_NAMESPACE", "prterun-a-17@1"}};
+  const auto place = [](Environment environment, std::initializer_list<std::pair<std::string, std::string>> changes) {
+    for (const auto& [name, value] : changes) environment[name] = value;
+    return TicketFromEnvironment({}, In(environment)).ticket;
+  };
+  const auto first = place(open_mpi, {});
+  EXPECT_TRUE(first.addresses.front().IsLoopback());
+  EXPECT_FALSE(first.listen_everywhere);
+  EXPECT_GE(first.addresses.front().port, 15'000);
+  EXPECT_LT(first.addresses.front().port, 30'000);
+  EXPECT_EQ(place(open_mpi, {{"OMPI_COMM_WORLD_RANK", "3"}}).addresses, first.addresses);
+  EXPECT_TRUE(RendezvousKey(place(open_mpi, {{"OMPI_COMM_WORLD_RANK", "3"}})) == RendezvousKey(first));
+  const auto other = place(open_mpi, {{"PMIX_NAMESPACE", "prterun-a-17@2"}});
+  EXPECT_NE(other.addresses, first.addresses);
+  EXPECT_FALSE(RendezvousKey(other) == RendezvousKey(first));
+  EXPECT_EQ(place(open_mpi, {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "4711"}}).addresses.front().port, 4711);
+  // Not all of them are here.
+  EXPECT_THROW(place(open_mpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}), Error);
+
+  const Environment mpich = {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}};
+  EXPECT_EQ(place(mpich, {}).addresses, place(mpich, {{"PMI_RANK", "1"}}).addresses);
+  EXPECT_THROW(place(mpich, {{"MPI_LOCALNRANKS", "1"}}), Error);
+}
+
+TEST(TicketFromEnvironment, AProcessThatNobodyStartedIsAlone) {
+  const auto ranks = [](const Environment& environment) {
+    const auto result = TicketFromEnvironment({}, In(environment));
+    EXPECT_EQ(result.rank, 0);
+    return result.nranks;
+  };
+  EXPECT_EQ(ranks({}), 1);
+  EXPECT_EQ(ranks({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "1"}}), 1) << "srun did not start it";
+  for (const auto* name : {"WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+    EXPECT_THROW(TicketFromEnvironment({}, In({{name, "1"}})), Error) << name;
+  }
+  Settings settings;
+  settings.comm_id = "127.0.0.1:4711";
+  EXPECT_THROW(TicketFromEnvironment(settings, In({})), Error);
 }
 
 TEST(FirstSlurmHost, OfAllKindsOfLists) {
@@ -145,8 +187,11 @@ TEST(TicketFromEnvironment, OffLoopbackAnEmptySecretIsRefused) {
     }
   };
   refused([&] { TicketFromEnvironment(none, In(With({{"MASTER_ADDR", "192.0.2.1"}}))); }, "MASTER_ADDR=192.0.2.1");
-  const Environment srun = {
-      {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "192.0.2.7"}, {"SLURM_JOB_ID", "1"}};
+  const Environment srun = {{"SLURM_PROCID", "0"},
+                            {"SLURM_NTASKS", "2"},
+                            {"SLURM_STEP_NUM_TASKS", "2"},
+                            {"SLURM_JOB_NODELIST", "192.0.2.7"},
+                            {"SLURM_JOB_ID", "1"}};
   refused([&] { TicketFromEnvironment(none, In(srun)); }, "192.0.2.7");
   none.comm_id = "[2001:db8::1]:4711";
   refused([&] { TicketFromCommId(none, In({})); }, "TUTTI_COMM_ID=2001:db8::1");

@@ -40,13 +40,23 @@ TEST(Joining, ByAnEnvironmentWithHolesIsRefused) {
   RunAlone([] {
     tuttiComm_t comm = nullptr;
     for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) unsetenv(name);
-    EXPECT_TRUE(Fails(tuttiCommInitEnv(&comm, nullptr), tuttiInvalidUsage,
-                      {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}));
     setenv("WORLD_SIZE", "2", 1);
+    EXPECT_TRUE(Fails(tuttiCommInitEnv(&comm, nullptr), tuttiInvalidUsage,
+                      {"RANK is not set, but WORLD_SIZE is", "MASTER_ADDR", "MASTER_PORT"}));
     setenv("RANK", "2", 1);
     setenv("MASTER_ADDR", "127.0.0.1", 1);
     setenv("MASTER_PORT", "1", 1);
     EXPECT_TRUE(Fails(tuttiCommInitEnv(&comm, nullptr), tuttiInvalidUsage, {"RANK"}));
+  });
+}
+
+TEST(Joining, ByNoEnvironmentIsAJobOfOneRank) {
+  RunAlone([] {
+    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) unsetenv(name);
+    Comm comm;
+    ASSERT_TRUE(Ok(tuttiCommInitEnv(comm.address(), nullptr)));
+    EXPECT_EQ(SizeOf(comm), 1);
+    EXPECT_EQ(Sum(comm, 7), 7);
   });
 }
 

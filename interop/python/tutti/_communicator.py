@@ -6,7 +6,7 @@ import operator
 from types import TracebackType
 from typing import Any, Callable, Iterable, Sequence
 
-from . import _core, _joining, _objects
+from . import _core, _objects
 from ._errors import InvalidArgumentError
 from ._interrupts import WATCHER
 
@@ -116,12 +116,9 @@ def init(rank: int | None = None, size: int | None = None, id: bytes | None = No
     config = _config(**options)
     communicator = Communicator()
     if (rank, size, id) == (None, None, None):
-        if not _joining.is_alone():
-            with _joining.meeting_place():
-                communicator._join_environment(config)
-            return communicator
-        rank, size, id = 0, 1, _core.unique_id()
-    if rank is None or size is None or id is None:
+        communicator._join_environment(config)
+    elif rank is None or size is None or id is None:
         raise InvalidArgumentError("init takes rank, size and id together, or none of them")
-    communicator._join(size, id, rank, config)
+    else:
+        communicator._join(size, id, rank, config)
     return communicator

@@ -141,6 +141,7 @@ class TuttiGroup(BaseGroup):
         flat = self._scratch.get(key)
         if flat is None or len(flat) < count:
             flat = np.empty(count, array.dtype) if isinstance(array, np.ndarray) else array.new_empty(count)
-            if flat.nbytes <= _KEPT_BYTES:
+            item = array.itemsize if isinstance(array, np.ndarray) else array.element_size()
+            if count * item <= _KEPT_BYTES:
                 self._scratch[key] = flat
         return flat[:count].reshape((self.world_size, *array.shape))
