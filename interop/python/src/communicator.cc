@@ -1,5 +1,6 @@
 #include "communicator.h"
 
+#include <array>
 #include <cstring>
 
 namespace nb = nanobind;
@@ -19,6 +20,39 @@ tuttiConfig_t ToC(const Config& config) {
   if (config.init_timeout_ms) c.initTimeoutMs = *config.init_timeout_ms;
   if (config.timeout_ms) c.operationTimeoutMs = *config.timeout_ms;
   return c;
+}
+
+tuttiUniqueId ToC(const nb::bytes& id) {
+  tuttiUniqueId unique;
+  if (id.size() != sizeof(unique.internal)) {
+    Fail(tuttiInvalidArgument, "id has " + std::to_string(id.size()) + " bytes, but an id of tutti.unique_id() has " +
+                                   std::to_string(sizeof(unique.internal)));
+  }
+  std::memcpy(unique.internal, id.c_str(), sizeof(unique.internal));
+  return unique;
+}
+
+// By tuttiTransport_t.
+constexpr std::array<const char*, tuttiNumTransports> kTransports = {"self", "shm",   "direct", "cma",   "p2p",
+                                                                     "tcp",  "verbs", "ucx",    "plugin"};
+
+// Those that are not 0, by the algorithm's name.
+nb::dict ByAlgorithm(const std::uint64_t (&counts)[TUTTI_COUNTED_ALGORITHMS]) {
+  nb::dict named;
+  for (int algorithm = 0; algorithm < tuttiNumAlgorithms; ++algorithm) {
+    if (counts[algorithm] == 0) continue;
+    named[tuttiAlgorithmName(static_cast<tuttiAlgorithm_t>(algorithm))] = counts[algorithm];
+  }
+  return named;
+}
+
+nb::dict ByTransport(const std::uint64_t (&bytes)[TUTTI_COUNTED_TRANSPORTS][TUTTI_COUNTED_ALGORITHMS]) {
+  nb::dict named;
+  for (std::size_t transport = 0; transport < kTransports.size(); ++transport) {
+    auto counts = ByAlgorithm(bytes[transport]);
+    if (counts.size() != 0) named[kTransports[transport]] = std::move(counts);
+  }
+  return named;
 }
 
 // What waits for other ranks to make a communicator cannot be collected.
@@ -45,12 +79,7 @@ void Communicator::JoinEnvironment(const Config& config) {
 
 void Communicator::Join(int size, nb::bytes id, int rank, const Config& config) {
   RequireNoGroup();
-  tuttiUniqueId unique;
-  if (id.size() != sizeof(unique.internal)) {
-    Fail(tuttiInvalidArgument, "id has " + std::to_string(id.size()) + " bytes, but an id of tutti.unique_id() has " +
-                                   std::to_string(sizeof(unique.internal)));
-  }
-  std::memcpy(unique.internal, id.c_str(), sizeof(unique.internal));
+  const auto unique = ToC(id);
   auto c = ToC(config);
   handle_->Run([&] { return tuttiCommInitRankConfig(handle_->place(), size, unique, rank, &c); });
   handle_->Opened();
@@ -80,6 +109,20 @@ void Communicator::ShrinkFrom(Communicator& parent, const std::vector<int>& excl
   handle_->Opened();
 }
 
+void Communicator::GrowFrom(Communicator& parent, int size, const std::optional<nb::bytes>& id, const Config& config) {
+  RequireNoGroup();
+  parent.handle().RequireOpen();
+  tuttiUniqueId unique{};
+  if (id) unique = ToC(*id);
+  auto c = ToC(config);
+  c.blocking = TUTTI_CONFIG_UNDEF_INT;
+  handle_->RunFor(parent.handle(), [&, given = id.has_value()] {
+    return tuttiCommGrow(parent.handle().get(), size, given ? &unique : nullptr, parent.handle().rank(),
+                         handle_->place(), &c);
+  });
+  handle_->Opened();
+}
+
 std::vector<int> Communicator::Hosts() const {
   handle_->RequireOpen();
   std::vector<int> hosts(static_cast<std::size_t>(handle_->size()));
@@ -101,6 +144,26 @@ std::string Communicator::DescribeLastOperation() const {
   handle_->Run([&] { return tuttiCommDescribeLastOperation(handle_->get(), line.data(), line.size()); });
   line.resize(std::strlen(line.c_str()));
   return line;
+}
+
+nb::dict Communicator::Counters() const {
+  handle_->RequireOpen();
+  tuttiCounters_t counters{};
+  counters.size = sizeof counters;
+  handle_->Run([&] { return tuttiCommGetCounters(handle_->get(), &counters); });
+  nb::dict waits;
+  waits["spins"] = counters.waitSpins;
+  waits["yields"] = counters.waitYields;
+  waits["sleeps"] = counters.waitSleeps;
+  waits["late"] = counters.waitLate;
+  waits["lost_slices"] = counters.waitLostSlices;
+  nb::dict all;
+  all["operations"] = counters.operations;
+  all["operations_by_algorithm"] = ByAlgorithm(counters.operationsByAlgorithm);
+  all["bytes_sent"] = ByTransport(counters.bytesSent);
+  all["bytes_received"] = ByTransport(counters.bytesReceived);
+  all["waits"] = std::move(waits);
+  return all;
 }
 
 void Communicator::Dump(const std::string& path) const {

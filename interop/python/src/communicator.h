@@ -37,6 +37,8 @@ class Communicator {
   // False: this rank takes part with no color.
   bool SplitFrom(Communicator& parent, int color, int key, const Config& config);
   void ShrinkFrom(Communicator& parent, const std::vector<int>& exclude, bool abort, const Config& config);
+  // `id` on one rank of the parent, none on the others.
+  void GrowFrom(Communicator& parent, int size, const std::optional<nanobind::bytes>& id, const Config& config);
 
   Handle& handle() { return *handle_; }
   const std::shared_ptr<Handle>& shared_handle() const { return handle_; }
@@ -44,6 +46,7 @@ class Communicator {
   std::vector<int> Hosts() const;
   int Device() const;
   std::string DescribeLastOperation() const;
+  nanobind::dict Counters() const;
   void Dump(const std::string& path) const;
 
  private:

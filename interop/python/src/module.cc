@@ -51,6 +51,7 @@ void BindLifecycle(nb::module_& module, CommunicatorClass& communicator) {
       .def("_join", &Communicator::Join)
       .def("_split_from", &Communicator::SplitFrom)
       .def("_shrink_from", &Communicator::ShrinkFrom)
+      .def("_grow_from", &Communicator::GrowFrom)
       .def("_interrupt", [](Communicator& self) { self.handle().Interrupt(); })
       .def_prop_ro(
           "rank", [](Communicator& self) { return self.handle().rank(); }, "This rank's number, from 0.")
@@ -72,6 +73,13 @@ void BindLifecycle(nb::module_& module, CommunicatorClass& communicator) {
           "Stops everything on the communicator, here and for ranks that wait for this one; shrink may follow.")
       .def("describe_last_operation", &Communicator::DescribeLastOperation,
            "How the last call was carried out, as one line for a person.")
+      .def("counters", &Communicator::Counters,
+           "What this rank has done on the communicator, as a dict.\n\n"
+           "operations; operations_by_algorithm: {algorithm: count}; bytes_sent and bytes_received, payload: "
+           "{transport: "
+           "{algorithm: bytes}}; waits: how often a wait polled again (spins), gave its core away (yields), slept "
+           "(sleeps), slept although there was work (late, which should be 0), and lost its core to another thread for "
+           "0.5 ms (lost_slices).")
       .def("dump", &Communicator::Dump, nb::arg("path"),
            "Writes this rank's last calls into a file for `tutti diagnose`; %r is the rank, %p the process.");
 }

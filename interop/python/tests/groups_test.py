@@ -116,6 +116,48 @@ def test_facts():
     ranks.run(2, facts, name="facts")
 
 
+def counts(comm):
+    for _ in range(3):
+        comm.all_reduce(np.ones(50_000))
+    counters = comm.counters()
+    assert counters["operations"] == 3 and sum(counters["operations_by_algorithm"].values()) == 3
+    moved = sum(sum(by.values()) for by in counters["bytes_sent"].values())
+    assert moved >= 3 * 50_000 * 8 / 2 and set(counters["bytes_sent"]) <= {"self", "shm", "direct", "cma"}
+    assert set(counters["waits"]) == {"spins", "yields", "sleeps", "late", "lost_slices"}
+    assert counters["waits"]["late"] == 0
+
+
+def test_counters():
+    ranks.run(2, counts)
+
+
+def test_grow():
+    """Two ranks, threads here, take a third one in."""
+    import threading
+
+    first, second = tutti.unique_id(), tutti.unique_id()
+    results = [None] * 3
+
+    def body(rank):
+        if rank == 2:
+            with tutti.init(2, 3, second) as comm:
+                results[rank] = comm.all_reduce(np.array([rank])).tolist()
+            return
+        with tutti.init(rank, 2, first) as comm:
+            with comm.grow(3, second if rank == 0 else None) as bigger:
+                assert (bigger.rank, bigger.size) == (rank, 3)
+                results[rank] = bigger.all_reduce(np.array([rank])).tolist()
+
+    threads = [threading.Thread(target=body, args=(rank,)) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert results == [[3]] * 3
+    with tutti.init() as alone, pytest.raises(tutti.InvalidArgumentError, match="128"):
+        alone.grow(2, b"short")
+
+
 def test_with_aborts_after_an_exception(alone):
     with pytest.raises(KeyError):
         with alone:

@@ -71,6 +71,16 @@ class Communicator(_core.Communicator):
         child._shrink_from(self, list(exclude), abort, _config(**options))
         return child
 
+    def grow(self, size: int, id: bytes | None = None, **options: Any) -> Communicator:
+        """Makes a communicator of size ranks: those of this one, which keep their numbers, and new ones.
+
+        All ranks call it. One of them passes the id that it got from unique_id() and has given to the new ranks, which
+        call init(rank, size, id). The options are those of init; without them the new communicator has this one's.
+        """
+        child = Communicator()
+        child._grow_from(self, size, id, _config(**options))
+        return child
+
     def broadcast_object(self, obj: Any = None, root: int = 0) -> Any:
         """Returns root's object on every rank."""
         return _objects.broadcast_object(self, obj, root)
