@@ -9,14 +9,18 @@ It looks for libtutti.so in this order:
 
 The library is copied into the module's folder, where the module finds it wherever the package is installed.
 
-If PyTorch has CUDA, the module also supports tensors on GPUs. They need the headers of CUDA's runtime, found in
+The modules are named after PyTorch's version (python/tutti_torch/_builds.py), so one package can have those of several
+versions: scripts/torch_wheel.sh builds for each into one folder.
+
+If PyTorch has CUDA, a second module supports tensors on GPUs. It needs the headers of CUDA's runtime, found in
     PyTorch's folder     pip's package nvidia-cuda-runtime, required by PyTorch's wheels (nvidia/cu13, or cuda_runtime)
     CUDA_HOME            or where nvcc is, or /usr/local/cuda
-Without the headers, the module supports only host memory. The build needs no GPU and no driver.
+Without the headers, the package supports only host memory. The build needs no GPU and no driver.
 """
 
 import glob
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -126,10 +130,10 @@ def cuda_headers():
 class BuildWithLibrary(BuildExtension):
     """Finds or builds libtutti.so, and copies it into the module's folder."""
 
-    def all_in_one(self, paths):
+    def all_in_one(self, name, paths):
         """Writes one file that includes all sources, so that PyTorch's headers, most of the work, are read once."""
         text = "".join(f'#include "{(ROOM / path).as_posix()}"\n' for path in paths)
-        target = Path(self.build_temp) / "tutti_torch.cc"
+        target = Path(self.build_temp) / f"{name}.cc"
         if not target.exists() or target.read_text() != text:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
@@ -140,7 +144,7 @@ class BuildWithLibrary(BuildExtension):
         for extension in self.extensions:
             extension.include_dirs.insert(0, str(headers))
             extension.library_dirs.insert(0, str(library.parent))
-            extension.sources = [self.all_in_one(extension.sources)]
+            extension.sources = [self.all_in_one(extension.name, extension.sources)]
         super().build_extensions()
         for extension in self.extensions:
             target = Path(self.get_ext_fullpath(extension.name)).parent / soname(library)
@@ -157,6 +161,24 @@ def sources(folder):
 # PyTorch 1.13 is built as C++14, and its headers do not support C++20.
 standard = "c++20" if int(torch.__version__.split(".")[0]) >= 2 else "c++17"
 cuda = cuda_headers()
+suffix = runpy.run_path(str(ROOM / "python/tutti_torch/_builds.py"))["suffix"](torch)
+
+
+def module(name, sources, **named):
+    named["include_dirs"] = [str(SOURCE_TREE), *named.get("include_dirs", [])]
+    return CppExtension(
+        f"tutti_torch.{name}{suffix}",
+        sources,
+        extra_compile_args=[f"-std={standard}", "-O2", "-g0", "-Wall", "-Wno-deprecated-declarations",
+                            "-fvisibility=hidden"],
+        extra_link_args=["-Wl,-rpath,$ORIGIN"],
+        **named,
+    )
+
+
+modules = [module("_C", sources("csrc") + sources("csrc/ops"), libraries=["tutti"])]
+if cuda:
+    modules.append(module("_cuda", sources("csrc/cuda"), include_dirs=[str(cuda)], libraries=["c10_cuda"]))
 
 setup(
     name="tutti_torch",
@@ -166,18 +188,7 @@ setup(
     package_dir={"": "python"},
     packages=["tutti_torch"],
     py_modules=["tutti_torch_autoload"],
-    ext_modules=[
-        CppExtension(
-            "tutti_torch._C",
-            sources("csrc") + sources("csrc/ops") + (sources("csrc/cuda") if cuda else []),
-            include_dirs=[str(SOURCE_TREE)] + ([str(cuda)] if cuda else []),
-            define_macros=[("TUTTI_TORCH_CUDA", "1")] if cuda else [],
-            libraries=["tutti"] + (["c10_cuda"] if cuda else []),
-            extra_compile_args=[f"-std={standard}", "-O2", "-g0", "-Wall", "-Wno-deprecated-declarations",
-                                "-fvisibility=hidden"],
-            extra_link_args=["-Wl,-rpath,$ORIGIN"],
-        )
-    ],
+    ext_modules=modules,
     cmdclass={"build_ext": BuildWithLibrary},
     # PyTorch 2.5 and later imports the package automatically; with older versions the program must import it.
     entry_points={"torch.backends": ["tutti = tutti_torch_autoload:register"]},

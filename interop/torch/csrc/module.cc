@@ -1,11 +1,8 @@
-// The Python module tutti_torch._C: makes backends for torch.distributed, where tutti_torch/__init__.py registers it.
+// The Python module tutti_torch._C_*, one for each PyTorch (python/tutti_torch/_builds.py): makes backends for torch.distributed, where tutti_torch/__init__.py registers it.
 #include <torch/csrc/utils/pybind.h>
 
 #include "interop/torch/csrc/backend.h"
 #include "interop/torch/csrc/devices.h"
-#if TUTTI_TORCH_CUDA
-#include "interop/torch/csrc/cuda/native_stream.h"
-#endif
 
 namespace tutti::pytorch {
 namespace {
@@ -29,24 +26,20 @@ std::string LibraryVersion() {
          std::to_string(version % 100);
 }
 
-// For devices of other vendors that stand in for CUDA's (tests/): `native_stream` is the address of a NativeStream.
+// For CUDA (cuda/module.cc), and for devices that stand in for it (tests/): `native_stream` is the address of a
+// NativeStream.
 void TakeDevicesOf(const std::string& type, std::uintptr_t native_stream) {
   TakeDevices(c10::Device(type).type(), reinterpret_cast<NativeStream>(native_stream));
 }
 
 }  // namespace
 
-PYBIND11_MODULE(_C, module) {
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.doc() = "The c10d backend tutti";
   module.def("create", &Create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout_seconds"),
              py::arg("name"), py::arg("global_ranks"), py::call_guard<py::gil_scoped_release>());
   module.def("library_version", &LibraryVersion);
   module.def("take_devices_of", &TakeDevicesOf, py::arg("type"), py::arg("native_stream"));
-#if TUTTI_TORCH_CUDA
-  TakeDevices(c10::kCUDA, &CudaNativeStream);
-#endif
-  module.attr("has_cuda") = NativeStreamOf(c10::kCUDA) != nullptr;
-  module.attr("torch_version") = TORCH_VERSION;  // the version it was built against
 }
 
 }  // namespace tutti::pytorch

@@ -67,6 +67,8 @@ void TaskQueue::Wait(const Task& task) {
       changed_.wait(lock);
     } else {
       RunHead(lock, Runner::waiter);
+      if (task.IsDone()) return;
+      lock.lock();
     }
   }
 }
@@ -117,6 +119,7 @@ bool TaskQueue::RunHead(std::unique_lock<std::mutex>& lock, Runner runner) {
   // is already waiting for the notification.
   task->done_.store(true, std::memory_order_release);
   changed_.notify_all();
+  lock.unlock();
   return has_callbacks;
 }
 
@@ -168,7 +171,9 @@ void TaskQueue::Work() {
     const bool can_run = !running_ && !tasks_.empty();
     if (can_run && (hurry_ || closing_ || (waited && seen == begun_))) {
       hurry_ = true;  // no thread is waiting, so take the rest without a second look
-      if (RunHead(lock, Runner::worker) && !workers_.Return(lock)) break;
+      const bool had_callbacks = RunHead(lock, Runner::worker);
+      lock.lock();
+      if (had_callbacks && !workers_.Return(lock)) break;
       waited = false;
       idle = 0;
       continue;

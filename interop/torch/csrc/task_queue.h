@@ -107,8 +107,9 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
 
   void EnsureWorker();
   void Work();
-  // Returns whether there were callbacks; if so, a worker that calls this is off duty. REQUIRES: `lock` is held,
-  // !running_, tasks are queued.
+  // Returns whether there were callbacks; if so, a worker that calls this is off duty. Releases the lock before it may
+  // free the task, whose tensors may wait for Python's lock; a thread that has that lock may wait for this one.
+  // REQUIRES: `lock` is held, !running_, tasks are queued.
   bool RunHead(std::unique_lock<std::mutex>& lock, Runner runner);
   void RunCallbacks(Task& task, std::unique_lock<std::mutex>& lock, Runner runner);
   void RunOnCommunicator(Task& task);

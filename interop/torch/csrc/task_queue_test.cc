@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <random>
 #include <utility>
@@ -226,6 +227,44 @@ TEST(TaskQueue, ACallbackMayWaitForItsOwnTask) {
   queue->Hurry();
   EXPECT_TRUE(task->WaitForCallbacks());
   queue->Close();
+}
+
+// The destructor of a task that holds tensors may wait for Python's lock. A thread that has that lock may be waiting for
+// the queue's.
+class AnotherUsesTheQueueMeanwhile : public Task {
+ public:
+  AnotherUsesTheQueueMeanwhile(TaskQueue& queue, std::promise<bool>& is_free) : queue_(queue), is_free_(is_free) {}
+  ~AnotherUsesTheQueueMeanwhile() override {
+    std::promise<void> used;
+    auto has_been_used = used.get_future();
+    std::thread([queue = &queue_, used = std::move(used)]() mutable {
+      queue->Hurry();
+      used.set_value();
+    }).detach();
+    is_free_.set_value(has_been_used.wait_for(kFreed) == std::future_status::ready);
+  }
+
+ private:
+  static constexpr auto kFreed = std::chrono::seconds(10);
+
+  void Run(tuttiComm_t) override {}
+
+  TaskQueue& queue_;
+  std::promise<bool>& is_free_;
+};
+
+TEST(TaskQueue, IsNotLockedWhileATaskIsFreed) {
+  for (const bool is_waited_for : {false, true}) {
+    const auto queue = NewChannel();
+    std::promise<bool> is_free;
+    queue->Issue(std::make_shared<AnotherUsesTheQueueMeanwhile>(*queue, is_free));
+    Log log;
+    const auto next = std::make_shared<Noting>(log, 0, 0);
+    queue->Issue(next);
+    if (is_waited_for) queue->Wait(*next);
+    EXPECT_TRUE(is_free.get_future().get());
+    queue->Close();
+  }
 }
 
 TEST(TaskQueue, ClosingRunsWhatIsQueuedAndRefusesTheRest) {

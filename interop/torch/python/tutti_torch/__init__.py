@@ -6,23 +6,19 @@ PyTorch 2.5 and later imports it automatically. See docs/pytorch.md.
 import torch
 import torch.distributed
 
-try:
-    from tutti_torch import _C
-except ImportError as error:
-    raise ImportError(f"tutti_torch does not fit PyTorch {torch.__version__} ({error}); build it again: pip install "
-                      "--force-reinstall ./interop/torch") from error
+from tutti_torch import _builds
+
+_C, _cuda = _builds.load(torch)
+if _cuda is not None:
+    _C.take_devices_of("cuda", _cuda.native_stream())
 
 __version__ = "0.1.0"
-DEVICES = ("cpu", "cuda") if _C.has_cuda else ("cpu",)
+DEVICES = ("cpu", "cuda") if _cuda is not None else ("cpu",)
 
 
 def library_version():
     """The version of libtutti.so that is loaded."""
     return _C.library_version()
-
-
-def _minor(version):
-    return version.split("+")[0].split(".")[:2]
 
 
 def _create(options, _process_group_options):
@@ -33,9 +29,6 @@ def _create(options, _process_group_options):
 
 
 def _register():
-    if _minor(_C.torch_version) != _minor(torch.__version__):
-        raise ImportError(f"tutti_torch was built against PyTorch {_C.torch_version}, but {torch.__version__} is "
-                          "running; install it again: pip install --force-reinstall ./interop/torch")
     backend = torch.distributed.Backend
     if "TUTTI" in backend._plugins:
         return
