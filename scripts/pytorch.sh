@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs PyTorch's own distributed_test.py on Tutti and Gloo, with the newest PyTorch from PyPI (docs/pytorch.md).
-#   scripts/pytorch.sh FOLDER [VERSION]      e.g. scripts/pytorch.sh /tmp/pytorch 2.15.0
-# Creates a virtual environment in FOLDER (6 GB), installs PyTorch and this tree's backend there, and runs the suite on
-# 2 and 4 ranks. The output goes to FOLDER/results. The tests are part of PyTorch's package.
+# Runs PyTorch's own tests of distributed backends on Tutti and Gloo, with a PyTorch from PyPI (docs/pytorch.md).
+#   scripts/pytorch.sh FOLDER [VERSION [TESTS]]      e.g. scripts/pytorch.sh /tmp/pytorch 2.15.0
+# Creates a virtual environment in FOLDER (6 GB), installs PyTorch (default: the newest) and this tree's backend there,
+# and runs interop/torch/suites.sh; TESTS is its folder of PyTorch's tests. The output goes to FOLDER/results.
 set -euo pipefail
-if [ $# -lt 1 ] || [ $# -gt 2 ]; then
+if [ $# -lt 1 ] || [ $# -gt 3 ]; then
   sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
   exit 2
 fi
@@ -18,4 +18,4 @@ python=$folder/python/bin/python
 [ -e "$tree/build/release/libtutti.so" ] || (cd "$tree" && scripts/build.sh release tutti)
 TUTTI_HOME="$tree/build/release" "$python" -m pip install -q --no-build-isolation --no-deps --force-reinstall \
   "$tree/interop/torch"
-exec "$tree/interop/torch/distributed_test.sh" "$python" "$folder/results"
+exec "$tree/interop/torch/suites.sh" "$python" "$folder/results" "${3:-}"

