@@ -6,6 +6,7 @@
 
 #include "interop/torch/csrc/backend.h"
 #include "interop/torch/csrc/failure.h"
+#include "interop/torch/csrc/invalid_argument.h"
 #include "interop/torch/csrc/ops/monitored_barrier.h"
 
 namespace tutti::pytorch {
@@ -25,7 +26,7 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
 }
 
 void Backend::setTimeout(std::chrono::milliseconds timeout) {
-  TORCH_CHECK_VALUE(timeout.count() > 0, "set_timeout: the timeout is ", timeout.count(), " ms, but must be above 0");
+  if (timeout.count() <= 0) Refuse("set_timeout: the timeout is ", timeout.count(), " ms, but must be above 0");
   options_->timeout = timeout;
   queues_->SetTimeout(timeout);
 }
@@ -35,7 +36,7 @@ c10::intrusive_ptr<BackendBase> Backend::MakeFrom(const c10::intrusive_ptr<c10d:
                                                   const std::vector<int>& ranks, std::chrono::milliseconds timeout,
                                                   const std::string& name) const {
   const auto own = std::find(ranks.begin(), ranks.end(), rank_);
-  TORCH_CHECK_VALUE(own != ranks.end(), call, ": rank ", rank_, " is not one of the new group's ranks, ", ranks);
+  if (own == ranks.end()) Refuse(call, ": rank ", rank_, " is not one of the new group's ranks, ", ranks);
   const auto& global_ranks = queues_->identity().global_ranks;
   GroupIdentity identity;
   identity.name = name;

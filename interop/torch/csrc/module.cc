@@ -3,6 +3,7 @@
 
 #include "interop/torch/csrc/backend.h"
 #include "interop/torch/csrc/devices.h"
+#include "interop/torch/csrc/invalid_argument.h"
 
 namespace tutti::pytorch {
 namespace {
@@ -32,12 +33,29 @@ void TakeDevicesOf(const std::string& type, std::uintptr_t native_stream) {
   TakeDevices(c10::Device(type).type(), reinterpret_cast<NativeStream>(native_stream));
 }
 
+// Creates tutti_torch.InvalidArgument. PyTorch's own translation would make a ValueError of it.
+py::object RegisterInvalidArgument() {
+  const auto bases = py::make_tuple(py::handle(PyExc_ValueError), py::handle(PyExc_RuntimeError));
+  static PyObject* const type = PyErr_NewExceptionWithDoc(
+      "tutti_torch.InvalidArgument", "A call that was refused before anything was sent.", bases.ptr(), nullptr);
+  if (type == nullptr) throw py::error_already_set();
+  py::register_exception_translator([](std::exception_ptr error) {
+    try {
+      if (error) std::rethrow_exception(error);
+    } catch (const InvalidArgument& refusal) {
+      PyErr_SetString(type, refusal.what_without_backtrace());
+    }
+  });
+  return py::reinterpret_borrow<py::object>(type);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.doc() = "The c10d backend tutti";
   module.def("create", &Create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout_seconds"),
              py::arg("name"), py::arg("global_ranks"), py::call_guard<py::gil_scoped_release>());
+  module.attr("InvalidArgument") = RegisterInvalidArgument();
   module.def("library_version", &LibraryVersion);
   module.def("take_devices_of", &TakeDevicesOf, py::arg("type"), py::arg("native_stream"));
 }

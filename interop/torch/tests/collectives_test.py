@@ -255,7 +255,7 @@ def disorderly(rank, n):
 
 
 def other_strides(rank, n):
-    """Inputs may have any strides, and different strides on different ranks."""
+    """Inputs and lists of outputs may have any strides, and different strides on different ranks."""
     for count in (8, 300):
         values = [value_of(r, count * count, torch.float32).view(count, count) for r in range(n)]
         mine = values[rank] if rank == 0 else values[rank].t().contiguous().t()
@@ -272,6 +272,15 @@ def other_strides(rank, n):
         dist.all_gather(outputs, every_second)
         for r in range(n):
             same(outputs[r], value_of(r, 2 * count, torch.float32)[::2], "all_gather of every second")
+        # Outputs, too, may have any strides, and lie between elements that stay as they are.
+        columns = torch.full((count, 2 * n), -1.0)
+        dist.all_gather([columns[:, 2 * r] for r in range(n)], value_of(rank, count, torch.float32))
+        same(columns, torch.stack([value_of(r // 2, count, torch.float32) if r % 2 == 0 else torch.full((count,), -1.0)
+                                   for r in range(2 * n)], 1), "all_gather to columns")
+        outputs = [torch.empty(count, count).t() for _ in range(n)] if rank == n - 1 else None
+        dist.gather(mine, outputs, n - 1)
+        for r in range(n if outputs else 0):
+            same(outputs[r], values[r], "gather to other strides")
 
 
 def splits_on_some_ranks(rank, n):

@@ -5,14 +5,17 @@ import unittest
 import torch
 import torch.distributed as dist
 
+import tutti_torch
+
 import ranks
 
 
 def refused(words, call, *arguments, **named):
-    """Checks that `call` raises ValueError with all `words` in its message."""
+    """Checks that `call` raises InvalidArgument with all `words` in its message."""
     try:
         call(*arguments, **named)
-    except ValueError as error:
+    except tutti_torch.InvalidArgument as error:
+        assert isinstance(error, ValueError) and isinstance(error, RuntimeError)
         message = str(error).splitlines()[0]
         for word in words:
             assert word in message, f"no {word!r} in: {message}"
@@ -24,14 +27,14 @@ def bad_tensors(rank, n):
     good = torch.ones(4)
     across = torch.ones(4, 4).t()
     group = dist.distributed_c10d._get_default_group()
+    others = [torch.ones(4) for _ in range(n)]
     refused(["all_reduce", "strides [1, 4]", "[4, 1]"], dist.all_reduce, across)
     refused(["broadcast", "strides [2]", "[1]"], dist.broadcast, torch.ones(8)[::2], 0)
     refused(["send", "strides"], dist.send, across, (rank + 1) % n)
     refused(["AVG", "bool"], dist.all_reduce, torch.ones(2).bool(), dist.ReduceOp.AVG)
     refused(["BAND", "Float"], dist.all_reduce, good, dist.ReduceOp.BAND)
-    others = [torch.ones(4) for _ in range(n)]
-    refused(["all_gather", "tensor_list[1]", "strides"], group.allgather,
-            [[good, across] + others[2:]], [torch.ones(4, 4)])
+    refused(["all_gather_coalesced", "Tensors must be contiguous", "strides"], group.allgather_coalesced,
+            [[torch.ones(4, 4).t()] for _ in range(n)], [torch.ones(4, 4)])
     refused(["all_gather", f"is {n + 1}", f"is {n}"], group.allgather, [others + [good]], [good])
     refused(["all_gather", "tensor_list[0]", "4", "5"], group.allgather, [others], [torch.ones(5)])
     refused(["all_gather", "Double", "Float"], group.allgather, [[good.double()] + others[1:]], [good])

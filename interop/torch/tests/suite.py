@@ -50,7 +50,7 @@ class _Result(unittest.TextTestResult):
 
     def _write(self, test, outcome, reason=""):
         with open(os.environ["TUTTI_SUITE_RESULTS"], "a") as file:
-            print(type(test).__name__ + "." + test._testMethodName, outcome, reason, sep="\t", file=file)
+            print(test.id().split(".", 1)[-1], outcome, reason, sep="\t", file=file)
 
     def addSuccess(self, test):
         super().addSuccess(test)

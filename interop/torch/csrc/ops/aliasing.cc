@@ -33,6 +33,14 @@ at::Tensor Contiguous(const at::Tensor& tensor) {
   return tensor.contiguous();
 }
 
+Tensors ContiguousOutputs(const Tensors& tensors) {
+  auto outputs = tensors;
+  for (auto& output : outputs) {
+    if (!output.is_contiguous()) output = at::empty(output.sizes(), output.options().requires_grad(false));
+  }
+  return outputs;
+}
+
 at::Tensor ReadApart(const at::Tensor& input, const Memory& written, const void* in_place) {
   return Overlap(MemoryOf(input), written) && input.data_ptr() != in_place ? CopyOf(input) : input;
 }

@@ -28,6 +28,10 @@ bool Overlap(const Memory& a, const Memory& b);
 // The tensor, or a copy of it that is contiguous.
 at::Tensor Contiguous(const at::Tensor& tensor);
 
+// The same tensors, with contiguous memory in the place of those that are not contiguous. For outputs: StoreCopies copies
+// the results to the tensors.
+Tensors ContiguousOutputs(const Tensors& tensors);
+
 // The input of a call that reads `input` and writes `written`. Returns a copy if the two overlap, unless the input is
 // at `in_place`, where the call accepts an input in its output's memory (null: nowhere).
 at::Tensor ReadApart(const at::Tensor& input, const Memory& written, const void* in_place);

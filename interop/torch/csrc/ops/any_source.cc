@@ -108,10 +108,11 @@ std::shared_ptr<HeldMessage> AnySource::Claim(int from, int tag) {
 void AnySource::CopyTo(const HeldMessage& message, const at::Tensor& tensor) {
   if (message.error() != nullptr) std::rethrow_exception(message.error());
   const auto& memory = message.memory();
-  TORCH_CHECK_VALUE(memory.numel() == tensor.numel() && memory.scalar_type() == tensor.scalar_type(),
-                    "recv: the message of rank ", message.from(), " came as ", memory.numel(), " elements of ",
-                    memory.scalar_type(), ", which an earlier recv from any source expected, but this tensor has ",
-                    tensor.numel(), " of ", tensor.scalar_type());
+  if (memory.numel() != tensor.numel() || memory.scalar_type() != tensor.scalar_type()) {
+    Refuse("recv: the message of rank ", message.from(), " came as ", memory.numel(), " elements of ",
+           memory.scalar_type(), ", which an earlier recv from any source expected, but this tensor has ",
+           tensor.numel(), " of ", tensor.scalar_type());
+  }
   if (tensor.numel() != 0) std::memcpy(tensor.data_ptr(), memory.data_ptr(), tensor.nbytes());
 }
 

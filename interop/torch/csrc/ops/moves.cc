@@ -31,6 +31,13 @@ void CheckList(const char* call, const std::string& what, const Tensors& list, c
   CheckTensors(call, what, list, like);
 }
 
+// Like CheckList, for outputs of any strides.
+void CheckPackedList(const char* call, const std::string& what, const Tensors& list, const at::Tensor& like,
+                     int ranks) {
+  CheckCount(call, "the length of " + what, static_cast<std::int64_t>(list.size()), "the number of ranks", ranks);
+  CheckPackedTensors(call, what, list, like);
+}
+
 void CheckSizes(const char* call, const std::string& what, const Tensors& list, const std::string& like_what,
                 const at::Tensor& like) {
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -45,14 +52,16 @@ Counts CheckedSplits(const char* call, const std::string& what, const at::Tensor
   const auto rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   const auto row = rows == 0 ? 0 : Count(tensor) / static_cast<std::size_t>(rows);
   if (splits.empty()) {
-    TORCH_CHECK_VALUE(rows % ranks == 0, call, ": dimension 0 of ", what, " is ", rows,
-                      ", which is not a multiple of the number of ranks, ", ranks, "; pass ", what, "_split_sizes");
+    if (rows % ranks != 0) {
+      Refuse(call, ": dimension 0 of ", what, " is ", rows, ", which is not a multiple of the number of ranks, ", ranks,
+             "; pass ", what, "_split_sizes");
+    }
     return Counts(static_cast<std::size_t>(ranks), static_cast<std::size_t>(rows / ranks) * row);
   }
   CheckCount(call, "the length of " + what + "_split_sizes", static_cast<std::int64_t>(splits.size()),
              "the number of ranks", ranks);
   for (const auto split : splits) {
-    TORCH_CHECK_VALUE(split >= 0, call, ": ", what, "_split_sizes are ", splits, ", but no share can be negative");
+    if (split < 0) Refuse(call, ": ", what, "_split_sizes are ", splits, ", but no share can be negative");
   }
   CheckCount(call, "the sum of " + what + "_split_sizes",
              std::accumulate(splits.begin(), splits.end(), std::int64_t{0}), "dimension 0 of " + what, rows);
@@ -129,6 +138,25 @@ void Exchange(const On& on, Share from, Share to, tuttiDataType_t type, const Sc
   to.pieces.Store();
 }
 
+struct Rooted {
+  int rank, root, ranks;
+};
+
+// `outputs` is empty except on the root.
+void Gather(const On& on, const Rooted& who, const Tensors& outputs, const at::Tensor& input,
+            const Scratches& scratches) {
+  const bool is_root = who.rank == who.root;
+  if (!IsOnePiece(input)) {
+    return Exchange(on, OneRanks(input, who.root, who.ranks), is_root ? Everybodys(outputs) : Nobodys(who.ranks),
+                    TypeOf(input), scratches);
+  }
+  Pieces to(outputs);
+  to.Pack(*scratches.output);
+  const auto read = is_root ? ReadApart(input, MemoryOf(to), Block(to.data(), who.root, input)) : input;
+  Check(tuttiGather(read.data_ptr(), to.data(), Count(read), TypeOf(read), who.root, on.comm, on.stream), on.comm);
+  to.Store();
+}
+
 }  // namespace
 
 Backend::WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
@@ -144,10 +172,10 @@ Backend::WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptio
 
 Backend::WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions&) {
   constexpr auto kCall = "all_gather";
-  const auto input = CheckSingleRead(kCall, "tensor", inputs);
+  const auto input = CheckSinglePacked(kCall, "tensor", inputs);
   CheckCount(kCall, "the number of output lists", static_cast<std::int64_t>(outputs.size()), "a process's number", 1);
   const auto list = outputs[0];
-  CheckList(kCall, "tensor_list", list, input, size_);
+  CheckPackedList(kCall, "tensor_list", list, input, size_);
   if (AllOfOneSize(list)) {
     CheckSizes(kCall, "tensor_list", list, "tensor", input);
   } else {
@@ -157,7 +185,9 @@ Backend::WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inpu
   }
   return IssueCollective({c10d::OpType::ALLGATHER, "tutti:all_gather", {input}, list},
                          [=, rank = rank_, scratches = ScratchesFor(input)](const On& on) {
-                           AllGatherList(on, rank, list, Contiguous(input), scratches);
+                           const auto outputs = ContiguousOutputs(list);
+                           AllGatherList(on, rank, outputs, Contiguous(input), scratches);
+                           StoreCopies(outputs, list);
                          });
 }
 
@@ -179,7 +209,7 @@ Backend::WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
 Backend::WorkPtr Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                               const c10d::AllgatherOptions&) {
   constexpr auto kCall = "all_gather_coalesced";
-  TORCH_CHECK_VALUE(!inputs.empty(), kCall, ": the list of inputs is empty");
+  if (inputs.empty()) Refuse(kCall, ": the list of inputs is empty");
   CheckCount(kCall, "the number of output lists", static_cast<std::int64_t>(outputs.size()), "the number of ranks",
              size_);
   std::vector<Tensors> lists(inputs.size());  // the outputs for one input, from all ranks
@@ -223,30 +253,24 @@ Backend::WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tens
 
 Backend::WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
   constexpr auto kCall = "gather";
-  const auto given = CheckSingleRead(kCall, "tensor", inputs);
+  const auto given = CheckSinglePacked(kCall, "tensor", inputs);
   CheckRank(kCall, "dst", options.rootRank, size_);
   const bool is_root = rank_ == options.rootRank;
   CheckCount(kCall, "the number of output lists", static_cast<std::int64_t>(outputs.size()),
              is_root ? "dst's number" : "that of ranks other than dst", is_root ? 1 : 0);
   const auto list = is_root ? outputs[0] : Tensors();
   if (is_root) {
-    CheckList(kCall, "gather_list", list, given, size_);
+    CheckPackedList(kCall, "gather_list", list, given, size_);
     CheckSizes(kCall, "gather_list", list, "tensor", given);
   }
-  return IssueCollective(
-      {c10d::OpType::GATHER, "tutti:gather", {given}, list},
-      [=, ranks = size_, scratches = ScratchesFor(given), root = static_cast<int>(options.rootRank)](const On& on) {
-        const auto input = Contiguous(given);
-        if (!IsOnePiece(input)) {
-          return Exchange(on, OneRanks(input, root, ranks), is_root ? Everybodys(list) : Nobodys(ranks), TypeOf(input),
-                          scratches);
-        }
-        Pieces to(list);
-        to.Pack(*scratches.output);
-        const auto read = is_root ? ReadApart(input, MemoryOf(to), Block(to.data(), root, input)) : input;
-        Check(tuttiGather(read.data_ptr(), to.data(), Count(read), TypeOf(read), root, on.comm, on.stream), on.comm);
-        to.Store();
-      });
+  return IssueCollective({c10d::OpType::GATHER, "tutti:gather", {given}, list},
+                         [=, rank = rank_, ranks = size_, scratches = ScratchesFor(given),
+                          root = static_cast<int>(options.rootRank)](const On& on) {
+                           const auto input = Contiguous(given);
+                           const auto outputs = ContiguousOutputs(list);
+                           Gather(on, {rank, root, ranks}, outputs, input, scratches);
+                           StoreCopies(outputs, list);
+                         });
 }
 
 Backend::WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
@@ -281,7 +305,7 @@ Backend::WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs
 
 Backend::WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions&) {
   constexpr auto kCall = "all_to_all";
-  TORCH_CHECK_VALUE(!inputs.empty(), kCall, ": input_tensor_list is empty, but there are ", size_, " ranks");
+  if (inputs.empty()) Refuse(kCall, ": input_tensor_list is empty, but there are ", size_, " ranks");
   const auto to = outputs, from = inputs;
   CheckList(kCall, "input_tensor_list", from, from[0], size_);
   CheckList(kCall, "output_tensor_list", to, from[0], size_);

@@ -11,7 +11,7 @@ namespace {
 
 void CheckPartner(const char* call, const char* what, int partner, int rank, int ranks) {
   CheckRank(call, what, partner, ranks);
-  TORCH_CHECK_VALUE(partner != rank, call, ": ", what, " is rank ", partner, ", and so is the caller; copy the tensor");
+  if (partner == rank) Refuse(call, ": ", what, " is rank ", partner, ", and so is the caller; copy the tensor");
 }
 
 // A receive from any rank, which can report its sender.
@@ -63,7 +63,7 @@ Backend::WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
   constexpr auto kCall = "recv";
   const auto tensor = CheckSingle(kCall, "tensor", tensors);
   CheckOnHost(kCall, tensor, "a receive from any source");
-  TORCH_CHECK_VALUE(size_ > 1, kCall, ": there is no rank to receive from: the group has 1 rank");
+  if (size_ <= 1) Refuse(kCall, ": there is no rank to receive from: the group has 1 rank");
   const auto source = std::make_shared<std::atomic<int>>(-1);
   return Issue(c10::make_intrusive<AnySourceWork>(
       queues_->WithoutCommunicator(tag), queues_, rank_,

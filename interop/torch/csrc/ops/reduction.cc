@@ -35,10 +35,11 @@ at::Tensor FactorTensor(const c10d::NCCLPreMulSumSupplement& supplement) {
 
 at::Tensor ScaleOf(const char* call, const at::Tensor& tensor, const ReduceOp& op) {
   const auto type = tensor.scalar_type();
-  TORCH_CHECK_VALUE(at::isFloatingType(type) && ToReduce(type), call, ": PREMUL_SUM takes floating-point tensors, not ",
-                    type);
+  if (!at::isFloatingType(type) || !ToReduce(type)) {
+    Refuse(call, ": PREMUL_SUM takes floating-point tensors, not ", type);
+  }
   const auto* const supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
-  TORCH_CHECK_VALUE(supplement != nullptr, call, ": PREMUL_SUM has no factor: make it with _make_nccl_premul_sum");
+  if (supplement == nullptr) Refuse(call, ": PREMUL_SUM has no factor: make it with _make_nccl_premul_sum");
   const at::NoGradGuard no_grad;
   const auto factor = FactorTensor(*supplement);
   if (factor.defined()) return factor.detach().to(at::kCPU, type).contiguous();
@@ -84,22 +85,27 @@ Reduction ToReduce(const char* call, const at::Tensor& tensor, const ReduceOp& o
     return {*elements, tuttiSum, false, std::move(scale)};
   }
   if (IsBitwise(op.op_)) {
-    TORCH_CHECK_VALUE(at::isIntegralType(type, true), call, ": ", Name(op), " takes tensors of integers or bool, not ",
-                      type);
+    if (!at::isIntegralType(type, true)) {
+      Refuse(call, ": ", Name(op), " takes tensors of integers or bool, not ", type);
+    }
     return {ToMove(type), tuttiSum, true, {}};
   }
   const auto known = Known(op.op_);
-  TORCH_CHECK_VALUE(known, call, ": there is no operator number ", static_cast<int>(op.op_),
-                    "; use SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR or PREMUL_SUM");
-  TORCH_CHECK_VALUE(!at::isComplexType(type) || *known == tuttiSum || *known == tuttiAvg || *known == tuttiProd, call,
-                    ": ", Name(op), " of ", type, " has no meaning: complex numbers have no order");
-  TORCH_CHECK_VALUE(type != at::kBool || *known != tuttiAvg, call, ": AVG of bool has no meaning; use SUM or PRODUCT");
+  if (!known) {
+    Refuse(call, ": there is no operator number ", static_cast<int>(op.op_),
+           "; use SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR or PREMUL_SUM");
+  }
+  if (at::isComplexType(type) && *known != tuttiSum && *known != tuttiAvg && *known != tuttiProd) {
+    Refuse(call, ": ", Name(op), " of ", type, " has no meaning: complex numbers have no order");
+  }
+  if (type == at::kBool && *known == tuttiAvg) Refuse(call, ": AVG of bool has no meaning; use SUM or PRODUCT");
   const bool product_of_complex = at::isComplexType(type) && *known == tuttiProd;
   if (elements && !product_of_complex) {
     return {*elements, type == at::kBool && *known == tuttiSum ? tuttiMax : *known, false, {}};
   }
-  TORCH_CHECK_VALUE(type == at::kShort || at::isComplexType(type), call, ": ", Name(op), " of ", type,
-                    " is not supported; convert the tensor");
+  if (type != at::kShort && !at::isComplexType(type)) {
+    Refuse(call, ": ", Name(op), " of ", type, " is not supported; convert the tensor");
+  }
   return {ToMove(type), *known, true, {}};
 }
 

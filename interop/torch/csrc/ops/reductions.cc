@@ -69,8 +69,9 @@ Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
   constexpr auto kCall = "all_reduce";
   if (tensors.size() == 1 && tensors[0].is_sparse()) {
     CheckSparse(kCall, tensors[0]);
-    TORCH_CHECK_VALUE(options.reduceOp.op_ == c10d::ReduceOp::SUM, kCall, ": ", Name(options.reduceOp),
-                      " of sparse tensors is not supported, only SUM");
+    if (options.reduceOp.op_ != c10d::ReduceOp::SUM) {
+      Refuse(kCall, ": ", Name(options.reduceOp), " of sparse tensors is not supported, only SUM");
+    }
     return IssueCollective(
         {c10d::OpType::ALLREDUCE, "tutti:all_reduce", tensors, tensors},
         [ranks = size_, tensor = tensors[0]](const On& on) { AllReduceSparse(on.comm, ranks, tensor); });
@@ -86,7 +87,7 @@ Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
 
 Backend::WorkPtr Backend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
   constexpr auto kCall = "all_reduce_coalesced";
-  TORCH_CHECK_VALUE(!tensors.empty(), kCall, ": the list of tensors is empty");
+  if (tensors.empty()) Refuse(kCall, ": the list of tensors is empty");
   std::vector<Reduction> reductions;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const auto name = "tensors[" + std::to_string(i) + "]";

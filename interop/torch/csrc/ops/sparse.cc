@@ -53,8 +53,10 @@ void GatherV(tuttiComm_t comm, const at::Tensor& mine, const at::Tensor& all, st
 
 void CheckSparse(const char* call, const at::Tensor& tensor) {
   CheckOnHost(call, tensor, "the sum of sparse tensors");
-  TORCH_CHECK_VALUE(tensor.dim() <= kMostDimensions, call, ": a sparse tensor has ", tensor.dim(),
-                    " dimensions, but at most ", kMostDimensions, " are supported");
+  if (tensor.dim() > kMostDimensions) {
+    Refuse(call, ": a sparse tensor has ", tensor.dim(), " dimensions, but at most ", kMostDimensions,
+           " are supported");
+  }
 }
 
 void AllReduceSparse(tuttiComm_t comm, int ranks, const at::Tensor& tensor) {
@@ -66,8 +68,10 @@ void AllReduceSparse(tuttiComm_t comm, int ranks, const at::Tensor& tensor) {
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
     const auto* const its = all_words.data() + rank * words.size();
     // Compared with rank 0's, so that all ranks report the same pair.
-    TORCH_CHECK_VALUE(ShapeOf(its) == ShapeOf(all_words.data()), "all_reduce: rank 0's sparse tensor has the shape ",
-                      ShapeOf(all_words.data()), ", but rank ", rank, "'s ", ShapeOf(its));
+    if (ShapeOf(its) != ShapeOf(all_words.data())) {
+      Refuse("all_reduce: rank 0's sparse tensor has the shape ", ShapeOf(all_words.data()), ", but rank ", rank, "'s ",
+             ShapeOf(its));
+    }
     elements.push_back(its[words.size() - 1]);
   }
 

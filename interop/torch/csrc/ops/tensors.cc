@@ -24,34 +24,43 @@ at::Tensor At(std::byte* place, const at::Tensor& like) {
       .make_tensor();
 }
 
+void CheckContiguous(const char* call, const std::string& what, const at::Tensor& tensor) {
+  if (tensor.is_contiguous()) return;
+  const auto contiguous = c10::TensorType::contiguousStridesOf(tensor.sizes());
+  Refuse(call, ": Tensors must be contiguous, but ", what, " of shape ", tensor.sizes(), " has strides ",
+         tensor.strides(), " instead of ", at::IntArrayRef(contiguous), "; pass .contiguous()");
+}
+
 }  // namespace
 
-void CheckReadTensor(const char* call, const std::string& what, const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(tensor.defined(), call, ": ", what, " is undefined");
-  TORCH_CHECK_VALUE(tensor.device().is_cpu() || NativeStreamOf(tensor.device().type()) != nullptr, call, ": ", what,
-                    " is on device ", tensor.device(), ", but backend tutti moves tensors on ", NamesOfTakenDevices(),
-                    "; pass a copy: .cpu()");
-  TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, call, ": ", what, " has layout ", tensor.layout(),
-                    ", but must be dense (Strided); pass .to_dense()");
+void CheckPackedTensor(const char* call, const std::string& what, const at::Tensor& tensor) {
+  if (!tensor.defined()) Refuse(call, ": ", what, " is undefined");
+  if (!tensor.device().is_cpu() && NativeStreamOf(tensor.device().type()) == nullptr) {
+    Refuse(call, ": ", what, " is on device ", tensor.device(), ", but backend tutti moves tensors on ",
+           NamesOfTakenDevices(), "; pass a copy: .cpu()");
+  }
+  if (tensor.layout() != at::kStrided) {
+    Refuse(call, ": ", what, " has layout ", tensor.layout(), ", but must be dense (Strided); pass .to_dense()");
+  }
 }
 
 void CheckTensor(const char* call, const std::string& what, const at::Tensor& tensor) {
-  CheckReadTensor(call, what, tensor);
-  if (tensor.is_contiguous()) return;
-  const auto contiguous = c10::TensorType::contiguousStridesOf(tensor.sizes());
-  TORCH_CHECK_VALUE(false, call, ": ", what, " of shape ", tensor.sizes(), " has strides ", tensor.strides(),
-                    ", but contiguous ones are ", at::IntArrayRef(contiguous), "; pass .contiguous()");
+  CheckPackedTensor(call, what, tensor);
+  CheckContiguous(call, what, tensor);
 }
 
 void CheckOnHost(const char* call, const at::Tensor& tensor, const char* why) {
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), call, ": tensor is on device ", tensor.device(), ", but ", why,
-                    " takes tensors on cpu; pass a copy: .cpu()");
+  if (!tensor.device().is_cpu()) {
+    Refuse(call, ": tensor is on device ", tensor.device(), ", but ", why,
+           " takes tensors on cpu; pass a copy: .cpu()");
+  }
 }
 
 void CheckSameDevice(const char* call, const std::string& a_name, const at::Tensor& a, const std::string& b_name,
                      const at::Tensor& b) {
-  TORCH_CHECK_VALUE(a.device() == b.device(), call, ": ", a_name, " is on device ", a.device(), ", but ", b_name,
-                    " on device ", b.device());
+  if (a.device() != b.device()) {
+    Refuse(call, ": ", a_name, " is on device ", a.device(), ", but ", b_name, " on device ", b.device());
+  }
 }
 
 void CheckOneDevice(const char* call, const Tensors& tensors) {
@@ -61,46 +70,57 @@ void CheckOneDevice(const char* call, const Tensors& tensors) {
 void CheckCalls(const char* call, const Tensors& outputs, const Tensors& inputs) {
   CheckCount(call, "the number of inputs", static_cast<std::int64_t>(inputs.size()), "that of outputs",
              static_cast<std::int64_t>(outputs.size()));
-  TORCH_CHECK_VALUE(!inputs.empty(), call, ": the list of inputs is empty");
+  if (inputs.empty()) Refuse(call, ": the list of inputs is empty");
   CheckOneDevice(call, inputs);
 }
 
 void CheckAlike(const char* call, const std::string& a_name, const at::Tensor& a, const std::string& b_name,
                 const at::Tensor& b) {
   CheckSameDevice(call, a_name, a, b_name, b);
-  TORCH_CHECK_VALUE(a.scalar_type() == b.scalar_type(), call, ": ", a_name, " is of type ", a.scalar_type(), ", but ",
-                    b_name, " of type ", b.scalar_type());
+  if (a.scalar_type() != b.scalar_type()) {
+    Refuse(call, ": ", a_name, " is of type ", a.scalar_type(), ", but ", b_name, " of type ", b.scalar_type());
+  }
 }
 
-void CheckTensors(const char* call, const std::string& what, const Tensors& tensors, const at::Tensor& like) {
+void CheckPackedTensors(const char* call, const std::string& what, const Tensors& tensors, const at::Tensor& like) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const auto name = what + "[" + std::to_string(i) + "]";
-    CheckTensor(call, name, tensors[i]);
+    CheckPackedTensor(call, name, tensors[i]);
     CheckAlike(call, name, tensors[i], "the other tensor", like);
   }
 }
 
+void CheckTensors(const char* call, const std::string& what, const Tensors& tensors, const at::Tensor& like) {
+  CheckPackedTensors(call, what, tensors, like);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    CheckContiguous(call, what + "[" + std::to_string(i) + "]", tensors[i]);
+  }
+}
+
 const at::Tensor& CheckSingle(const char* call, const std::string& what, const Tensors& tensors) {
-  const auto& tensor = CheckSingleRead(call, what, tensors);
+  const auto& tensor = CheckSinglePacked(call, what, tensors);
   CheckTensor(call, what, tensor);
   return tensor;
 }
 
-const at::Tensor& CheckSingleRead(const char* call, const std::string& what, const Tensors& tensors) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, call, ": ", tensors.size(), " tensors were given as ", what,
-                    ", but a process passes one per call; make a call for each of them");
-  CheckReadTensor(call, what, tensors[0]);
+const at::Tensor& CheckSinglePacked(const char* call, const std::string& what, const Tensors& tensors) {
+  if (tensors.size() != 1) {
+    Refuse(call, ": ", tensors.size(), " tensors were given as ", what,
+           ", but a process passes one per call; make a call for each of them");
+  }
+  CheckPackedTensor(call, what, tensors[0]);
   return tensors[0];
 }
 
 void CheckCount(const char* call, const std::string& quantity, std::int64_t is, const std::string& must_be_name,
                 std::int64_t must_be) {
-  TORCH_CHECK_VALUE(is == must_be, call, ": ", quantity, " is ", is, ", but ", must_be_name, " is ", must_be);
+  if (is != must_be) Refuse(call, ": ", quantity, " is ", is, ", but ", must_be_name, " is ", must_be);
 }
 
 void CheckRank(const char* call, const std::string& what, std::int64_t rank, int ranks) {
-  TORCH_CHECK_VALUE(rank >= 0 && rank < ranks, call, ": ", what, " is ", rank, ", but the group has ranks 0 to ",
-                    ranks - 1);
+  if (rank < 0 || rank >= ranks) {
+    Refuse(call, ": ", what, " is ", rank, ", but the group has ranks 0 to ", ranks - 1);
+  }
 }
 
 bool AllOfOneSize(const Tensors& tensors) {

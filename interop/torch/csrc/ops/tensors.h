@@ -1,6 +1,6 @@
 // Checks a call's tensors before anything is sent, and provides memory for lists of them.
 //
-// Errors name the call, the tensor, the quantity and both values (ValueError in Python). The library detects what only
+// Errors name the call, the tensor, the quantity and both values (InvalidArgument). The library detects what only
 // the ranks together can know, such as differing counts, types or operators, and names both ranks.
 //
 // Thread-safety: functions may be called from any thread; a Block belongs to one at a time.
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "interop/torch/csrc/invalid_argument.h"
 #include "interop/torch/csrc/ops/elements.h"
 
 namespace tutti::pytorch {
@@ -22,13 +23,15 @@ using Tensors = std::vector<at::Tensor>;
 // Requires a dense, contiguous tensor in host memory or on an accepted device (devices.h). `what` names it: "output",
 // "input_list[2]".
 void CheckTensor(const char* call, const std::string& what, const at::Tensor& tensor);
-// The same for a tensor that the call only reads, and packs if its strides differ.
-void CheckReadTensor(const char* call, const std::string& what, const at::Tensor& tensor);
+// The same for a tensor of any strides, which the call packs.
+void CheckPackedTensor(const char* call, const std::string& what, const at::Tensor& tensor);
 // CheckTensor for each, and CheckAlike with `like`.
 void CheckTensors(const char* call, const std::string& what, const Tensors& tensors, const at::Tensor& like);
+// The same for tensors that the call packs if needed.
+void CheckPackedTensors(const char* call, const std::string& what, const Tensors& tensors, const at::Tensor& like);
 // c10d's calls take lists of tensors, of which one process uses only the first.
 const at::Tensor& CheckSingle(const char* call, const std::string& what, const Tensors& tensors);
-const at::Tensor& CheckSingleRead(const char* call, const std::string& what, const Tensors& tensors);
+const at::Tensor& CheckSinglePacked(const char* call, const std::string& what, const Tensors& tensors);
 // Requires one type and one device.
 void CheckAlike(const char* call, const std::string& a_name, const at::Tensor& a, const std::string& b_name,
                 const at::Tensor& b);

@@ -12,6 +12,9 @@ _C, _cuda = _builds.load(torch)
 if _cuda is not None:
     _C.take_devices_of("cuda", _cuda.native_stream())
 
+# A call that was refused before anything was sent: a ValueError and a RuntimeError.
+InvalidArgument = _C.InvalidArgument
+
 __version__ = "0.1.0"
 DEVICES = ("cpu", "cuda") if _cuda is not None else ("cpu",)
 
