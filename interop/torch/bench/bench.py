@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
 """Compares Tutti with Gloo through PyTorch: every call, size and number of ranks, with both backends interleaved.
 
-    python3 interop/torch/bench/bench.py [--ranks 2 4] [--sizes 4096 1048576 67108864] [--calls NAME ...] [--repeats 7]
+    python3 interop/torch/bench/bench.py [--ranks 2 4] [--sizes 8 4096 67108864] [--calls NAME ...] [--repeats 9]
+                                         [--json FILE]
 
 Each rank has a group of each backend. A repeat times both backends in turn, in alternating order. It starts with a
 barrier and makes enough calls to take about --milliseconds. The slowest rank's time counts. The table shows the median
 and the quartiles for each backend, and the ratio of the medians. Sizes are those of the tensor that one rank passes:
-for all_gather and gather its own part, for reduce_scatter, scatter and all_to_all all parts together. Results are checked
-once, before the timed calls.
+for all_gather and gather its own part, for reduce_scatter, scatter and all_to_all all parts together, of which each has
+at least one element. Results are checked once, before the timed calls. FILE gets all repeats; ratios.py makes a table of
+it. All sizes, which is the default, take about ten minutes.
 """
 
 import argparse
+import json
 import os
+import platform
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,12 +30,15 @@ import torch.multiprocessing as multiprocessing
 import tutti_torch
 
 BACKENDS = ("tutti", "gloo")
+SIZES = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 64 << 20]
 
 
 def make_calls(rank, ranks, count):
     """A function that resets the data, and name -> (call on a group, check of the result), on `count` float32."""
-    block = count // ranks
+    block = max(1, count // ranks)
     data = torch.full((count,), float(rank + 1))
+    whole = torch.full((block * ranks,), float(rank + 1))
+    out_whole = torch.zeros(block * ranks)
     out = torch.zeros(count)
     parts = [torch.full((block,), float(rank + 1)) for _ in range(ranks)]
     part = torch.zeros(block)
@@ -82,11 +90,11 @@ def make_calls(rank, ranks, count):
         "scatter": (lambda group: dist.scatter(part, parts if rank == 0 else None, 0, group=group),
                     lambda: filled(part, 1)),
         "reduce_scatter": (lambda group: dist.reduce_scatter(part, parts, group=group), lambda: filled(part, total)),
-        "reduce_scatter_tensor": (lambda group: dist._reduce_scatter_base(part, data, group=group),
+        "reduce_scatter_tensor": (lambda group: dist._reduce_scatter_base(part, whole, group=group),
                                   lambda: filled(part, total)),
         "all_to_all": (lambda group: dist.all_to_all(out_parts, parts, group=group), lambda: gathers(out_parts)),
-        "all_to_all_single": (lambda group: dist.all_to_all_single(out, data, group=group),
-                              lambda: gathers(out.chunk(ranks))),
+        "all_to_all_single": (lambda group: dist.all_to_all_single(out_whole, whole, group=group),
+                              lambda: gathers(out_whole.chunk(ranks))),
         "send and recv": (ping_pong, lambda: filled(out, peer + 1)),
         "isend and irecv": (batch, lambda: filled(out, peer + 1)),
         "barrier": (lambda group: dist.barrier(group=group), lambda: True),
@@ -143,6 +151,12 @@ def measure(rank, ranks, arguments, groups, size):
                 times[backend].append(slowest(seconds, groups["gloo"]))
         if rank == 0:
             report(name, size, ranks, times)
+            if arguments.json:
+                with open(arguments.json, "a") as file:
+                    cell = {"call": name, "ranks": ranks, "bytes": None if name == "barrier" else size,
+                            "load": round(os.getloadavg()[0], 2), "calls": count,
+                            "us": {backend: [round(one * 1e6, 3) for one in times[backend]] for backend in there}}
+                    print(json.dumps(cell), file=file)
 
 
 def quartiles(times):
@@ -168,14 +182,32 @@ def run_rank(rank, ranks, arguments, file):
     dist.destroy_process_group()
 
 
+def processor():
+    with open("/proc/cpuinfo") as file:
+        return next((line.split(":")[1].strip() for line in file if line.startswith("model name")), platform.machine())
+
+
+def commit():
+    asked = subprocess.run(["git", "-C", os.path.dirname(os.path.abspath(__file__)), "rev-parse", "--short", "HEAD"],
+                           capture_output=True, text=True)
+    return asked.stdout.strip() or "unknown"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[4096, 1 << 20, 64 << 20])
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--calls", nargs="+", default=[])
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--milliseconds", type=float, default=100)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--milliseconds", type=float, default=50)
+    parser.add_argument("--json", metavar="FILE", help="write each cell's repeats there, a line for each")
     arguments = parser.parse_args()
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            print(json.dumps({"pytorch": torch.__version__, "tutti": tutti_torch.library_version(),
+                              "commit": commit(), "date": time.strftime("%F %H:%M"), "cores": os.cpu_count(),
+                              "processor": processor(), "repeats": arguments.repeats,
+                              "milliseconds": arguments.milliseconds}), file=file)
     print(f"# PyTorch {torch.__version__}, Tutti {tutti_torch.library_version()}; {os.cpu_count()} CPUs; load "
           f"{os.getloadavg()[0]:.1f}; {arguments.repeats} repeats; {time.strftime('%F %H:%M')}")
     print("| call | ranks | bytes | Tutti, us: median (quartiles) | Gloo, us | ratio |")
