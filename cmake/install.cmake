@@ -42,7 +42,7 @@ endif()
 get_property(mpis GLOBAL PROPERTY TUTTI_MPIS)
 foreach(mpi IN LISTS mpis)
   if(TARGET tutti_mpi_${mpi})
-    set_target_properties(tutti_mpi_${mpi} PROPERTIES INSTALL_RPATH "$ORIGIN")
+    set_target_properties(tutti_mpi_${mpi} tutti_pmpi_${mpi} PROPERTIES INSTALL_RPATH "$ORIGIN")
   endif()
 endforeach()
 

@@ -29,6 +29,8 @@ constexpr microseconds kCheckEvery{1000};
 constexpr microseconds kCheckLaterPerRank{250};
 constexpr microseconds kSeldomest{50'000};
 constexpr microseconds kNap{200};
+// A call may take a microsecond or two (MPI polls its transports), so this keeps it below a tenth of the wait.
+constexpr microseconds kMeanwhileEvery{20};
 // Looking at the clock costs as much as 20 polls.
 constexpr std::uint32_t kSpinsPerLook = 64;
 constexpr std::uint32_t kYieldsPerLook = 8;
@@ -100,6 +102,10 @@ bool Driver::TimeToCheck() {
   const auto now = Clock::now();
   if (!looked_) since_ = checked_ = now;
   looked_ = true;
+  if (meanwhile_.call != nullptr && now - called_ >= kMeanwhileEvery) {
+    called_ = now;
+    meanwhile_.call(meanwhile_.context);
+  }
   const auto waited = now - since_;
   const bool spins = waited < policy_.spin && yielding_waits_ == 0;
   const bool keeps_core = policy_.keeps_core || now < keeps_core_until_;

@@ -45,6 +45,13 @@ struct WaitCounts {
 
 enum class DriveResult { done, faulted, stopped };
 
+// What the caller wants done, in its thread, while it waits: `call(context)`, at the first look at the clock and then
+// about every kMeanwhileEvery, or less often while it sleeps. It must not throw.
+struct Meanwhile {
+  void (*call)(void* context) = nullptr;  // null: nothing
+  void* context = nullptr;
+};
+
 class Driver {
  public:
   using Clock = std::chrono::steady_clock;
@@ -92,7 +99,10 @@ class Driver {
 
   const WaitCounts& counts() const { return counts_; }
   // Applies from the next wait on.
-  void Use(const WaitPolicy& policy) { policy_ = policy; }
+  void Use(const WaitPolicy& policy, const Meanwhile& meanwhile = {}) {
+    policy_ = policy;
+    meanwhile_ = meanwhile;
+  }
 
  private:
   enum class Phase { spin, yield, sleep };
@@ -115,7 +125,8 @@ class Driver {
     if (phase_ == Phase::sleep) {
       ++counts_.sleeps;
       if (sleeper_ != nullptr) {
-        if (!sleeper_->Sleep(kLongestSleep, ready) && ready()) {
+        const bool alone = meanwhile_.call == nullptr;
+        if (!sleeper_->Sleep(alone ? kLongestSleep : kSleepMeanwhile, ready) && ready()) {
           ++counts_.late;
           return true;
         }
@@ -140,9 +151,12 @@ class Driver {
   static constexpr std::uint32_t kPromptWaitsPerLook = 8;
   // A sleeper is rung for progress; this is how soon it sees abort, timeout or a dead peer.
   static constexpr std::chrono::microseconds kLongestSleep{50'000};
+  // The same with a Meanwhile: something may wait for each of its calls, as long messages of MPI do piece by piece.
+  static constexpr std::chrono::microseconds kSleepMeanwhile{1000};
 
   Sleeper* sleeper_;
   WaitPolicy policy_;
+  Meanwhile meanwhile_;
   WaitCounts counts_;
   std::uint32_t polls_ = 0;
   std::uint32_t prompt_waits_ = 0;
@@ -151,6 +165,7 @@ class Driver {
   int yielding_waits_ = 0;  // waits, this one included, that do not spin
   Clock::time_point since_;
   Clock::time_point checked_;
+  Clock::time_point called_;            // meanwhile_
   Clock::time_point keeps_core_until_;  // after a lost slice
   Clock::duration keeps_core_for_{};    // after the last one; 0: the core has come back soon since
 };

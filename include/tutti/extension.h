@@ -108,6 +108,12 @@ typedef struct {
  * except excludeRanks take part. Every caller must give it, or none. */
 #define TUTTI_SHRINK_EXACT 0x100
 
+/* While a call on comm, made with a null stream, waits in its caller's thread, calls `waiting(context)` there: first
+ * after some microseconds, then about every 20 us, and every ms once the thread sleeps. For a library whose own work goes
+ * on only while a thread is inside it, as MPI's messages do. The function must not call Tutti. NULL: no longer. Holds from
+ * the next call on comm; calls of a group with several communicators do not make it. */
+TUTTI_API tuttiResult_t tuttiCommOnWait(tuttiComm_t comm, void (*waiting)(void* context), void* context);
+
 /* Registers the hooks for the rest of the process; the struct is copied. `setting` has an effect only before the first
  * other call of the library. tuttiInvalidUsage: there are some already. */
 TUTTI_API tuttiResult_t tuttiExtend(const tuttiExtension_t* extension);

@@ -199,6 +199,15 @@ tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters) 
   });
 }
 
+tuttiResult_t tuttiCommOnWait(tuttiComm_t comm, void (*waiting)(void* context), void* context) {
+  return launch::Guard(comm, [&] {
+    const launch::Asking asking(comm);
+    auto& communicator = launch::Made(asking.handle());
+    const std::lock_guard lock(communicator);
+    communicator.Meanwhile({waiting, context});
+  });
+}
+
 tuttiResult_t tuttiCommDescribeLastOperation(tuttiComm_t comm, char* text, size_t size) {
   return launch::Guard(comm, [&] {
     const launch::Asking asking(comm);

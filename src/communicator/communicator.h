@@ -112,9 +112,11 @@ class Communicator {
   bool failed() const { return failure_detector_->failed(); }
   // For a wait of that kind. REQUIRES: locked.
   host::Driver& driver(host::WhoWaits who) {
-    driver_.Use(wait_policy(who));
+    driver_.Use(wait_policy(who), who == host::WhoWaits::caller ? meanwhile_ : host::Meanwhile{});
     return driver_;
   }
+  // What callers want done while they wait, from the next operation on. REQUIRES: locked.
+  void Meanwhile(const host::Meanwhile& meanwhile) { meanwhile_ = meanwhile; }
   // The same for helper thread `index`: 1, 2, ...
   host::Driver& helper_driver(int index, host::WhoWaits who) {
     auto& driver = helper_drivers_[static_cast<std::size_t>(index) - 1];
@@ -247,6 +249,7 @@ class Communicator {
   host::WaitPolicy stream_wait_policy_;
   std::unique_ptr<host::Sleeper> sleeper_;
   host::Driver driver_{nullptr, {}};
+  host::Meanwhile meanwhile_;
   std::vector<host::Driver> helper_drivers_;  // by helper thread
   std::unique_ptr<host::HelperThreads> helper_threads_;
   std::unique_ptr<diagnostics::Trace> trace_;

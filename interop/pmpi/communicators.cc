@@ -1,0 +1,249 @@
+#include "interop/pmpi/communicators.h"
+
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "interop/pmpi/constants.h"
+#include "interop/pmpi/handle_cache.h"
+#include "tutti/extension.h"
+
+namespace tutti::pmpi {
+namespace {
+
+// Calls on a communicator before it gets one of Tutti. Making one takes milliseconds, and many programs make
+// communicators for a call or two.
+constexpr int kCallsBefore = 4;
+
+Epoch freed_communicators;
+
+// All that live, for the end.
+struct Register {
+  std::mutex mutex;
+  std::unordered_set<Communicator*> all;
+  std::atomic<bool> ended{false};
+};
+Register& TheRegister() {
+  static auto* const all = new Register;  // MPI may free communicators while the process exits
+  return *all;
+}
+
+int ForgetCommunicator(MPI_Comm, int, void* kept, void*) {
+  freed_communicators.Next();
+  auto* const communicator = static_cast<Communicator*>(kept);
+  {
+    const std::lock_guard lock(TheRegister().mutex);
+    if (TheRegister().all.erase(communicator) == 0) return MPI_SUCCESS;  // at the end of MPI
+  }
+  delete communicator;
+  return MPI_SUCCESS;
+}
+
+int CopyNoCommunicator(MPI_Comm, int, void*, void*, void*, int* flag) {
+  *flag = 0;
+  return MPI_SUCCESS;
+}
+
+int CommunicatorKey(const Below& mpi) {
+  static const int key = [&] {
+    int made = MPI_KEYVAL_INVALID;
+    mpi.Comm_create_keyval(CopyNoCommunicator, ForgetCommunicator, &made, nullptr);
+    return made;
+  }();
+  return key;
+}
+
+// A rank that waits in Tutti must move MPI's own messages on: another rank may wait for one before it comes to the same
+// collective. MPI moves them when it is asked for a message; on this communicator of one rank none ever comes.
+class Progress {
+ public:
+  void Begin(const Below& mpi) {
+    const std::lock_guard lock(mutex_);
+    if (mpi_ != nullptr) return;
+    mpi.Comm_dup(TheConstants().comm_self, &nobody_);
+    mpi_ = &mpi;
+  }
+  // For tuttiCommOnWait. REQUIRES: begun.
+  static void Make(void* progress) {
+    const auto& self = *static_cast<Progress*>(progress);
+    int found = 0;
+    self.mpi_->Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, self.nobody_, &found, MPI_STATUS_IGNORE);
+  }
+  void End() {
+    if (mpi_ != nullptr) mpi_->Comm_free(&nobody_);
+  }
+
+ private:
+  std::mutex mutex_;
+  const Below* mpi_ = nullptr;
+  MPI_Comm nobody_{};
+};
+Progress& TheProgress() {
+  static Progress progress;
+  return progress;
+}
+
+// A number of this host's running system.
+std::uint64_t HostNumber() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  utsname names{};
+  if (uname(&names) == 0) boot += names.nodename;
+  return std::hash<std::string>{}(boot);
+}
+
+struct Announcement {
+  tuttiUniqueId id;
+  tuttiResult_t result;
+};
+
+}  // namespace
+
+Communicator::Communicator(const Below& mpi, MPI_Comm comm)
+    : mpi_(mpi), comm_(comm), standing_("handed to MPI: too few calls") {
+  mpi.Comm_rank(comm, &rank_);
+  mpi.Comm_size(comm, &ranks_);
+  if (const auto* const reason = ReasonOfKind()) Decline(reason);
+}
+
+Communicator::~Communicator() {
+  if (tutti_ != nullptr) tuttiCommDestroy(tutti_);
+  Record(counts_, standing_);
+}
+
+void Communicator::Decline(const char* reason) {
+  decided_ = true;
+  standing_ = reason;
+}
+
+const char* Communicator::ReasonOfKind() const {
+  int inter = 0;
+  mpi_.Comm_test_inter(comm_, &inter);
+  if (inter != 0) return "handed to MPI: an intercommunicator";
+  if (ranks_ == 1) return "handed to MPI: one rank";
+  // Processes that MPI has started later may lack this library.
+  MPI_Group world{}, group{};
+  mpi_.Comm_group(TheConstants().comm_world, &world);
+  mpi_.Comm_group(comm_, &group);
+  std::vector<int> ranks(static_cast<std::size_t>(ranks_)), there(ranks.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  mpi_.Group_translate_ranks(group, ranks_, ranks.data(), world, there.data());
+  mpi_.Group_free(&group);
+  mpi_.Group_free(&world);
+  const bool stranger = std::ranges::find(there, MPI_UNDEFINED) != there.end();
+  return stranger ? "handed to MPI: ranks of several MPI_COMM_WORLDs" : nullptr;
+}
+
+const char* Communicator::ReasonOfThisRank() {
+  const char* const wish = std::getenv("TUTTI_MPI");
+  return wish != nullptr && std::string_view(wish) == "off" ? "handed to MPI: TUTTI_MPI=off on some rank" : nullptr;
+}
+
+bool Communicator::OnOneHost(bool able) const {
+  const auto host = HostNumber();
+  // The greatest of x and of ~x: they are each other's complement if x is the same everywhere.
+  std::array<std::uint64_t, 3> mine = {host, ~host, able ? 0U : 1U}, greatest{};
+  const auto result = mpi_.Allreduce(mine.data(), greatest.data(), static_cast<int>(mine.size()),
+                                     TheConstants().uint64, TheConstants().max, comm_);
+  return result == MPI_SUCCESS && greatest[0] == ~greatest[1] && greatest[2] == 0;
+}
+
+bool Communicator::Join() {
+  Announcement announcement{};
+  if (rank_ == 0) announcement.result = tuttiGetUniqueId(&announcement.id);
+  if (mpi_.Bcast(&announcement, sizeof announcement, TheConstants().byte, 0, comm_) != MPI_SUCCESS) return false;
+  auto result = announcement.result;
+  if (result == tuttiSuccess) {
+    tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+    config.operationTimeoutMs = 0;  // MPI waits for ever
+    config.device = TUTTI_DEVICE_NONE;
+    result = tuttiCommInitRankConfig(&tutti_, ranks_, announcement.id, rank_, &config);
+  }
+  if (result == tuttiSuccess) {
+    TheProgress().Begin(mpi_);
+    result = tuttiCommOnWait(tutti_, Progress::Make, &TheProgress());
+  }
+  if (result != tuttiSuccess) {
+    std::fprintf(stderr, "tutti-mpi: rank %d makes no communicator: %s\n", rank_, tuttiGetLastError(nullptr));
+  }
+  const int failed = result != tuttiSuccess ? 1 : 0;
+  int anywhere = 1;
+  mpi_.Allreduce(&failed, &anywhere, 1, TheConstants().int_, TheConstants().max, comm_);
+  if (anywhere == 0) return true;
+  if (tutti_ != nullptr) tuttiCommAbort(tutti_);
+  tutti_ = nullptr;
+  return false;
+}
+
+void Communicator::Decide() {
+  if (calls_++ < kCallsBefore) return;
+  const auto* const reason = ReasonOfThisRank();
+  if (!OnOneHost(reason == nullptr)) {
+    Decline(reason != nullptr ? reason : "handed to MPI: several hosts, or TUTTI_MPI=off on some rank");
+  } else if (Join()) {
+    decided_ = true;
+    standing_ = "over Tutti";
+  } else {
+    Decline("handed to MPI: Tutti could not make one");
+  }
+}
+
+Communicator* CommunicatorOf(const Below& mpi, MPI_Comm comm) {
+  thread_local HandleCache<MPI_Comm, Communicator> latest;
+  if (auto* const found = latest.Find(comm, freed_communicators)) [[likely]]
+    return found;
+  if (comm == TheConstants().comm_null) return nullptr;
+  int initialised = 0, finalised = 0;
+  mpi.Initialized(&initialised);
+  mpi.Finalized(&finalised);
+  auto& known = TheRegister();
+  if (initialised == 0 || finalised != 0 || known.ended) return nullptr;
+  const auto epoch = freed_communicators.now();
+  void* kept = nullptr;
+  int found = 0;
+  if (mpi.Comm_get_attr(comm, CommunicatorKey(mpi), &kept, &found) != MPI_SUCCESS) return nullptr;
+  if (found == 0) {
+    auto made = std::make_unique<Communicator>(mpi, comm);
+    {
+      const std::lock_guard lock(known.mutex);
+      known.all.insert(made.get());
+    }
+    if (mpi.Comm_set_attr(comm, CommunicatorKey(mpi), made.get()) != MPI_SUCCESS) {
+      const std::lock_guard lock(known.mutex);
+      known.all.erase(made.get());
+      return nullptr;
+    }
+    kept = made.release();  // ForgetCommunicator deletes it
+  }
+  auto* const communicator = static_cast<Communicator*>(kept);
+  latest.Keep(comm, communicator, epoch);
+  return communicator;
+}
+
+void EndCommunicators() {
+  std::unordered_set<Communicator*> all;
+  auto& known = TheRegister();
+  {
+    const std::lock_guard lock(known.mutex);
+    known.ended = true;
+    all.swap(known.all);
+  }
+  freed_communicators.Next();
+  for (auto* const communicator : all) delete communicator;
+  TheProgress().End();
+}
+
+}  // namespace tutti::pmpi

@@ -1,0 +1,61 @@
+// Which communicators of MPI have one of Tutti, and when it is made. The decision is the same on all ranks: it rests on
+// the communicator's calls, which MPI wants alike on all ranks, and on an agreement of all ranks by MPI itself.
+//
+// Thread-safety: any thread; a Communicator as MPI allows the calls on its communicator.
+#pragma once
+
+#include <mpi.h>
+
+#include "interop/pmpi/below.h"
+#include "interop/pmpi/report.h"
+#include "tutti/tutti.h"
+
+namespace tutti::pmpi {
+
+class Communicator {
+ public:
+  Communicator(const Below& mpi, MPI_Comm comm);
+  // Records its counts for the report.
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  // That of Tutti; null: calls go to MPI. Collective: every call that all ranks make alike asks once, and an early one
+  // makes it.
+  tuttiComm_t Tutti() {
+    if (!decided_) [[unlikely]]
+      Decide();
+    return tutti_;
+  }
+  int rank() const { return rank_; }
+  std::size_t ranks() const { return static_cast<std::size_t>(ranks_); }
+  Counts& counts() { return counts_; }
+
+ private:
+  void Decide();
+  // Why there shall be none, as far as this rank sees, and every rank sees the same; null: no reason.
+  const char* ReasonOfKind() const;
+  // The same for a reason that only this rank may have.
+  static const char* ReasonOfThisRank();
+  bool OnOneHost(bool able) const;  // all ranks, and all are able
+  bool Join();
+  void Decline(const char* reason);
+
+  const Below& mpi_;
+  const MPI_Comm comm_;
+  int rank_ = 0;
+  int ranks_ = 0;
+  bool decided_ = false;
+  int calls_ = 0;
+  tuttiComm_t tutti_ = nullptr;
+  const char* standing_;
+  Counts counts_;
+};
+
+// Null: MPI refuses the handle, or is not initialised.
+Communicator* CommunicatorOf(const Below& mpi, MPI_Comm comm);
+
+// MPI is about to end: frees all of Tutti's communicators. Later calls go to MPI.
+void EndCommunicators();
+
+}  // namespace tutti::pmpi
