@@ -44,7 +44,7 @@
 #include <stdint.h>
 
 #define TUTTI_MAJOR 0
-#define TUTTI_MINOR 1
+#define TUTTI_MINOR 2
 #define TUTTI_PATCH 0
 /* Encoded as in NCCL: 10000 * major + 100 * minor + patch. */
 #define TUTTI_VERSION_CODE (TUTTI_MAJOR * 10000 + TUTTI_MINOR * 100 + TUTTI_PATCH)
@@ -191,8 +191,8 @@ TUTTI_API tuttiResult_t tuttiCommInitRank(tuttiComm_t* comm, int nranks, tuttiUn
 /* config may be NULL. All ranks must agree on the fields that shape plans (channels, algorithm, deterministic). */
 TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int nranks, tuttiUniqueId id, int rank,
                                                 tuttiConfig_t* config);
-/* Joins by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as torchrun sets them); TUTTI_SECRET keys the
- * handshake, and must be set where MASTER_ADDR is not loopback. */
+/* Joins by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as torchrun sets them), or by srun's or mpirun's variables;
+ * TUTTI_SECRET keys the handshake, and must be set where the ranks meet off loopback. Without any of them: one rank. */
 TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm, tuttiConfig_t* config);
 /* All ranks in one process: fills comms[0..ndev-1]. If CUDA is in use, rank i has device devlist[i]; if devlist is
  * NULL, ranks take the existing devices in turn. */

@@ -182,7 +182,7 @@ if cuda:
 
 setup(
     name="tutti_torch",
-    version="0.1.0",
+    version="0.2.0",
     description="Tutti as a backend of torch.distributed",
     license="Apache-2.0",
     package_dir={"": "python"},

@@ -17,7 +17,7 @@ from ._errors import (CudaError, Error, InternalError, InvalidArgumentError, Inv
 from ._grouping import Group, group
 from ._streams import Stream
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 class Op(enum.IntEnum):

@@ -15,7 +15,7 @@ if _cuda is not None:
 # A call that was refused before anything was sent: a ValueError and a RuntimeError.
 InvalidArgument = _C.InvalidArgument
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 DEVICES = ("cpu", "cuda") if _cuda is not None else ("cpu",)
 
 
