@@ -17,6 +17,14 @@ if(TARGET tutti_tool)
                                       $<TARGET_FILE:tutti_tool> ${PROJECT_SOURCE_DIR})
 endif()
 
+# The blocks of Python run in the test `python`, which builds the wheel.
+if(TUTTI_EXAMPLES AND TARGET tutti-bench AND TARGET tutti_tool AND NOT TUTTI_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+  find_program(TUTTI_PYTHON3 python3 REQUIRED)
+  add_test(NAME doc_blocks COMMAND ${TUTTI_PYTHON3} ${PROJECT_SOURCE_DIR}/tests/packaging/doc_blocks/run.py
+                                   ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+  set_tests_properties(doc_blocks PROPERTIES LABELS any_user TIMEOUT 300 PROCESSORS 2 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+endif()
+
 add_test(NAME site COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/site_test.sh ${PROJECT_SOURCE_DIR})
 set_tests_properties(site PROPERTIES SKIP_RETURN_CODE 77 LABELS slow TIMEOUT 300)
 

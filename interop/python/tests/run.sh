@@ -22,6 +22,8 @@ TUTTI_LIBRARY=$library PYTHON=$python "$tests/../../../scripts/wheels.sh" "$buil
 "$build/tests/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
   --find-links "$build/wheels" tutti
 cd "$tests"
+# Where documents_test.py finds the program that starts ranks, and the wheels.
+export TUTTI_BUILD="${library%/*}" TUTTI_WHEELS="$build/wheels"
 # In a build tree, the folder of libtutti.so also has the stand-in for CUDA's driver.
 export TUTTI_STANDIN="${TUTTI_STANDIN-$(dirname "$library")/testing/fake_cuda}"
 PYTHONDONTWRITEBYTECODE=1 exec "$build/tests/bin/python" -m pytest -q -p no:cacheprovider "$@"
