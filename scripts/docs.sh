@@ -23,6 +23,7 @@ site() {
   cp README.md "$pages/index.md"
   cp CHANGELOG.md CONTRIBUTING.md SECURITY.md "$pages"
   scripts/api_reference.py >"$pages/reference_c.md"
+  scripts/python_reference.py >"$pages/reference_python.md"
   for page in "$pages"/*.md; do
     sed -i -E 's#\]\((\.\./)?docs/([a-zA-Z_-]+\.md)#](\2#g; s#\]\(docs/(pictures/[^)]*)\)#](\1)#g; s#\]\((\.\./)?README\.md\)#](index.md)#g
                s#\]\(\.\./((SECURITY|CONTRIBUTING|CHANGELOG)\.md)#](\1#g' "$page"

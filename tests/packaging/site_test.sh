@@ -21,7 +21,7 @@ done <"$work/declared"
 python3 - <<'PYTHON' || fail "the search index lacks pages"
 import json
 pages = {entry["location"].split("#")[0] for entry in json.load(open("build/site/search/search_index.json"))["docs"]}
-assert {"index.html", "reference_c.html", "troubleshooting.html"} <= pages, pages
+assert {"index.html", "reference_c.html", "reference_python.html", "troubleshooting.html"} <= pages, pages
 PYTHON
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 if [ -n "$browser" ]; then

@@ -81,7 +81,8 @@ void BindCollectives(CommunicatorClass& communicator) {
       .def("reduce_scatter", &ReduceScatter, nb::arg("send").none(), nb::arg("recv") = nb::none(),
            nb::arg("op").none() = "sum", nb::kw_only(), nb::arg("stream") = nb::none(),
            "Reduces send over all ranks; rank r gets the r-th of size equal parts in recv, and returns it.\n\n"
-           "None: a new array, with a first dimension of 1/size of send's.")
+           "recv has 1/size of send's elements; None: a new array, with a first dimension of 1/size of send's. Raises\n"
+           "InvalidArgumentError if what is cut is no multiple of size.")
       .def("all_gather", &AllGather, nb::arg("send").none(), nb::arg("recv") = nb::none(), nb::kw_only(),
            nb::arg("stream") = nb::none(),
            "Every rank gets the send of all ranks in recv, rank by rank, and returns it.\n\n"
@@ -90,7 +91,8 @@ void BindCollectives(CommunicatorClass& communicator) {
           "all_to_all", &AllToAll, nb::arg("send").none(), nb::arg("recv") = nb::none(), nb::kw_only(),
           nb::arg("stream") = nb::none(),
           "The j-th of size equal parts of rank i's send becomes the i-th part of rank j's recv, which is returned.\n\n"
-          "recv has as many elements as send; None: a new array of send's shape; send itself: in place.")
+          "recv has as many elements as send; None: a new array of send's shape; send itself: in place. Raises\n"
+          "InvalidArgumentError if send's elements are no multiple of size.")
       .def("barrier", &Barrier, nb::kw_only(), nb::arg("stream") = nb::none(),
            "Returns when all ranks have called it.");
 }

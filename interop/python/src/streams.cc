@@ -27,7 +27,7 @@ void BindStreams(nb::module_& module) {
       .def(nb::init<>())
       .def("synchronize", &Stream::Synchronize, "Waits for the calls that were given before; raises nothing of theirs.")
       .def("close", &Stream::Close, "Waits for all calls, then ends the thread.")
-      .def_prop_ro("closed", &Stream::closed)
+      .def_prop_ro("closed", &Stream::closed, "Whether it takes no more calls.")
       .def("_tail", &Stream::tail);
 
   nb::class_<Stream::Tail>(module, "Tail")

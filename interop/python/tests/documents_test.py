@@ -1,11 +1,14 @@
 """The blocks of the README and of the pages that need the package run as they stand there."""
 
+import importlib.util
 import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
+
+from tutti import _core
 
 
 def test_every_block_runs():
@@ -17,3 +20,21 @@ def test_every_block_runs():
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     print(done.stdout)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_reference_has_the_compiled_docstrings():
+    folder = pathlib.Path(__file__).resolve().parents[1]
+    script = folder.parents[1] / "scripts/python_reference.py"
+    spec = importlib.util.spec_from_file_location("python_reference", script)
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    package = reference.read_package(folder)
+    compared = 0
+    for owner in (_core.Communicator, _core.Stream, _core.Work):
+        for name, thing in vars(owner).items():
+            if not name.startswith("_") and thing.__doc__:
+                # A function's own begins with its signature.
+                assert thing.__doc__.endswith(package[owner.__name__].members[name].doc), name
+                assert package[owner.__name__].members[name].doc, name
+                compared += 1
+    assert compared > 25

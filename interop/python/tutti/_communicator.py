@@ -29,7 +29,19 @@ class Communicator(_core.Communicator):
 
     Every rank calls the same collectives in the same order. A call takes arrays of contiguous memory of one type, in host
     memory or on a CUDA device; all ranks pass as many elements of the same type. `stream=` queues the call and returns a
-    Work. Errors: docs/python.md, and the classes of exceptions.
+    Work.
+
+    Types: reductions take int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, float8_e4m3fn
+    and float8_e5m2; sum and avg also complex, prod, max and min also bool. The other calls take every plain number.
+
+    Shapes: only the number of elements matters. `recv=None` makes an array of NumPy, PyTorch or CuPy, as send is one;
+    for other objects a memoryview.
+
+    Errors of every call: InvalidArgumentError, a ValueError, and TypeError for what is wrong here, such as an array that
+    is not contiguous, has the wrong number of elements or overlaps the other, or a root that is no rank; nothing was
+    sent. InvalidUsageError if the communicator is closed, or the ranks' calls do not match; RemoteError if another rank
+    died, aborted, left or failed; TimeoutError if nothing moved for the time allowed. After these three, but not after a
+    call on a closed communicator, it is dead.
 
     `with` closes the communicator at the end, or aborts it if an exception comes through.
     """
