@@ -3,6 +3,7 @@
 # packages with apt, as root or with sudo; otherwise prints which to install.
 #   scripts/setup.sh                packages to build, test and measure
 #   scripts/setup.sh --for bench    packages to build and measure
+#   scripts/setup.sh --for build    packages to build the library and its programs, nothing else
 #   scripts/setup.sh --for arm64    packages to build for ARM64 and run such programs (scripts/arm64.sh)
 #   scripts/setup.sh --for launchers    packages to start the bench by torchrun and srun (scripts/launchers.sh)
 #   scripts/setup.sh --list         prints the packages, one per line, and installs nothing
@@ -72,6 +73,7 @@ case ${1:-} in
   --for)
     case ${2:-} in
       bench) optional_packages=("${peer_packages[@]}") ;;
+      build) optional_packages=() ;;
       arm64)
         build_packages=("${build_tools[@]}" "${arm64_packages[@]}")
         optional_packages=()
@@ -81,7 +83,7 @@ case ${1:-} in
         optional_packages=()
         ;;
       *)
-        say "--for takes bench, arm64 or launchers" >&2
+        say "--for takes bench, build, arm64 or launchers" >&2
         exit 2
         ;;
     esac
