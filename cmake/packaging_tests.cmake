@@ -17,6 +17,9 @@ if(TARGET tutti_tool)
                                       $<TARGET_FILE:tutti_tool> ${PROJECT_SOURCE_DIR})
 endif()
 
+add_test(NAME version COMMAND python3 -B ${PROJECT_SOURCE_DIR}/scripts/version.py check)
+set_tests_properties(version PROPERTIES LABELS any_user)
+
 # The blocks of Python run in the test `python`, which builds the wheel.
 if(TUTTI_EXAMPLES AND TARGET tutti-bench AND TARGET tutti_tool AND NOT TUTTI_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
   find_program(TUTTI_PYTHON3 python3 REQUIRED)

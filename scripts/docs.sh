@@ -21,12 +21,12 @@ site() {
   mkdir -p "$pages"
   cp -r docs/*.md docs/pictures docs/site/extra.css "$pages"
   cp README.md "$pages/index.md"
-  cp CHANGELOG.md CONTRIBUTING.md SECURITY.md "$pages"
+  cp CHANGELOG.md CONTRIBUTING.md RELEASING.md SECURITY.md "$pages"
   scripts/api_reference.py >"$pages/reference_c.md"
   scripts/python_reference.py >"$pages/reference_python.md"
   for page in "$pages"/*.md; do
     sed -i -E 's#\]\((\.\./)?docs/([a-zA-Z_-]+\.md)#](\2#g; s#\]\(docs/(pictures/[^)]*)\)#](\1)#g; s#\]\((\.\./)?README\.md\)#](index.md)#g
-               s#\]\(\.\./((SECURITY|CONTRIBUTING|CHANGELOG)\.md)#](\1#g' "$page"
+               s#\]\(\.\./((SECURITY|CONTRIBUTING|CHANGELOG|RELEASING)\.md)#](\1#g' "$page"
     sed -i -E 's#\[([^]]*)\]\((\.\./)?((include|testing|scripts|examples|interop|base|src|tests|algorithms|transports|docs/data)/[^)]*|LICENSE)\)#\1 (`\3`)#g' "$page"
   done
   NO_MKDOCS_2_WARNING=1 "$tools/bin/mkdocs" build --quiet --strict --config-file docs/site/mkdocs.yml

@@ -24,7 +24,7 @@ import blocks
 import commands
 
 PAGES = ("README.md", "docs/tutorial_c.md", "docs/tutorial_python.md", "docs/python.md", "docs/coming_from.md",
-         "docs/commands.md")
+         "docs/commands.md", "docs/installing.md", "RELEASING.md")
 HERE = pathlib.Path(__file__).resolve().parent
 LIMIT_S = 120
 
