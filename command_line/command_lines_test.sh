@@ -108,6 +108,16 @@ expect 0 '^\[1\] python 1$' "$tutti" run -n 2 --tag "$work/rank.py"
 expect 2 'PROGRAM' "$tutti" run -n 2
 expect 127 'cannot execute /nowhere: No such file' "$tutti" run -n 2 /nowhere
 expect 7 'rank 1 .* ended with status 7' "$tutti" run -n 3 --patience 0.2 -- bash -c '[ "$RANK" != 1 ] || exit 7; sleep 60'
+cat >"$work/ends.py" <<'PYTHON'
+import json, sys
+job = json.load(open(sys.argv[1]))
+ends = [(rank["rank"], rank["status"], rank["signal"]) for rank in job["ranks"]]
+assert (job["status"], job["failed_first"]) == (7, 1), job
+assert ends == [(0, 0, None), (1, 7, None), (2, 143, 15)], ends
+assert all(rank["pid"] > 0 and rank["us"] > 0 for rank in job["ranks"]), job
+PYTHON
+expect 7 '' "$tutti" run -n 3 --patience 0.2 --json "$work/ends" -- bash -c 'case $RANK in 0) exit 0 ;; 1) exit 7 ;; *) exec sleep 60 ;; esac'
+holds 'tutti run --json says how each rank ended' python3 "$work/ends.py" "$work/ends"
 expect 137 'rank 0 .* was ended by signal 9' "$tutti" run -n 2 --patience 0.2 -- bash -c '[ "$RANK" != 0 ] || kill -9 $$; sleep 60'
 # A signal to the launcher ends the ranks.
 "$tutti" run -n 2 --patience 0.2 -- sleep 61 &

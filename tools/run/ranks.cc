@@ -63,7 +63,8 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 
 struct RankProcess {
   pid_t pid = -1;
-  std::optional<int> status = {};  // as waitpid() tells it
+  std::optional<RankEnd> end = {};
+  Clock::time_point started = Clock::now();
   FileDescriptor output = {};      // where its lines are tagged
   std::string line = {};           // the beginning of one that has not ended
 };
@@ -142,7 +143,7 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  int Wait() {
+  JobEnd Wait() {
     while (Alive() || OutputIsOpen()) {
       PollOnce();
       for (int number = signals_.Next(); number != 0; number = signals_.Next()) {
@@ -154,12 +155,14 @@ class Job {
       ending_ = SIGKILL;
       deadline_ = Clock::now() + wanted_.patience;
     }
-    return first_failure_;
+    JobEnd end{first_failure_, failed_first_, {}};
+    for (const auto& rank : ranks_) end.ranks.push_back(*rank.end);
+    return end;
   }
 
  private:
   bool Alive() const {
-    return std::ranges::any_of(ranks_, [](const auto& rank) { return !rank.status; });
+    return std::ranges::any_of(ranks_, [](const auto& rank) { return !rank.end; });
   }
   // A process that a rank has left behind may keep the output open; it is waited for while a rank lives.
   bool OutputIsOpen() const {
@@ -210,13 +213,15 @@ class Job {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       auto& rank = ranks_[r];
       int status = 0;
-      if (rank.status || waitpid(rank.pid, &status, WNOHANG) != rank.pid) continue;
-      rank.status = status;
+      if (rank.end || waitpid(rank.pid, &status, WNOHANG) != rank.pid) continue;
       const bool killed = WIFSIGNALED(status);
       const int code = killed ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
+      rank.end = {rank.pid, code, killed ? WTERMSIG(status) : 0,
+                  std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - rank.started)};
       if (code == 0) continue;
       if (first_failure_ == 0) {
         first_failure_ = code;
+        failed_first_ = static_cast<int>(r);
         fmt::print(stderr, "tutti run: rank {} (pid {}) {}\n", r, rank.pid,
                    killed ? fmt::format("was ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
                           : fmt::format("ended with status {}", code));
@@ -227,7 +232,7 @@ class Job {
 
   void End(int number) const {
     for (const auto& rank : ranks_) {
-      if (!rank.status) kill(rank.pid, number);
+      if (!rank.end) kill(rank.pid, number);
     }
   }
 
@@ -237,10 +242,11 @@ class Job {
   std::optional<Clock::time_point> deadline_;  // set once a rank has failed or a signal has come
   int ending_ = SIGTERM;                       // what the remaining ranks get at the deadline
   int first_failure_ = 0;
+  std::optional<int> failed_first_;
 };
 
 }  // namespace
 
-int RunRanks(const RanksWanted& wanted) { return Job(wanted).Wait(); }
+JobEnd RunRanks(const RanksWanted& wanted) { return Job(wanted).Wait(); }
 
 }  // namespace tutti::tools

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,21 @@ struct RanksWanted {
   std::chrono::milliseconds patience;  // after a rank has failed, how long the others may take to end by themselves
 };
 
-// Starts them, waits for all, and passes signals on. Returns the exit status of the rank that failed first, as a shell
-// would tell it: 128 and the signal's number if a signal ended it. Throws tuttiSystemError.
-int RunRanks(const RanksWanted& wanted);
+// Exit statuses are as a shell would tell them: 128 and the signal's number if a signal ended the process.
+struct RankEnd {
+  pid_t pid = -1;
+  int status = 0;
+  int signal = 0;  // that ended it; 0: none
+  std::chrono::microseconds ran{};
+};
+
+struct JobEnd {
+  int status = 0;                   // of the rank that failed first; if a signal came to the job before, of that signal
+  std::optional<int> failed_first;  // that rank
+  std::vector<RankEnd> ranks;
+};
+
+// Starts them, waits for all, and passes signals on. Throws tuttiSystemError.
+JobEnd RunRanks(const RanksWanted& wanted);
 
 }  // namespace tutti::tools

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/files/files.h"
+#include "base/files/json.h"
 #include "tools/commands.h"
 #include "tools/run/ranks.h"
 
@@ -20,7 +22,24 @@ struct Options {
   int ranks = 0;
   bool tag = false;
   double patience_s = 5;  // Tutti's ranks notice a dead one within a second, and say so
+  std::string json;       // the file; standard output is the ranks'
 };
+
+nlohmann::ordered_json JsonOf(const JobEnd& end) {
+  nlohmann::ordered_json json = {
+      {"status", end.status}, {"failed_first", nullptr}, {"ranks", nlohmann::ordered_json::array()}};
+  if (end.failed_first) json["failed_first"] = *end.failed_first;
+  for (std::size_t r = 0; r < end.ranks.size(); ++r) {
+    const RankEnd& rank = end.ranks[r];
+    json["ranks"].push_back(
+        {{"rank", r},
+         {"pid", rank.pid},
+         {"status", rank.status},
+         {"signal", rank.signal == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(rank.signal)},
+         {"us", rank.ran.count()}});
+  }
+  return json;
+}
 
 }  // namespace
 
@@ -40,6 +59,7 @@ void AddRun(CLI::App& app, int& status) {
                    "seconds that the other ranks have to end by themselves after one has failed")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  command->add_option("--json", options->json, "file for how each rank ended, as JSON");
   command->footer(
       "Ranks find each other by RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as with "
       "torchrun. The exit status is "
@@ -48,7 +68,9 @@ void AddRun(CLI::App& app, int& status) {
     RanksWanted wanted{options->ranks, options->command, options->tag,
                        std::chrono::milliseconds(static_cast<long>(options->patience_s * 1000))};
     if (wanted.command.front().ends_with(".py")) wanted.command.insert(wanted.command.begin(), "python3");
-    status = RunRanks(wanted);
+    const JobEnd end = RunRanks(wanted);
+    if (!options->json.empty()) WriteFile(options->json, JsonText(JsonOf(end)));
+    status = end.status;
   });
 }
 

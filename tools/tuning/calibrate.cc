@@ -23,6 +23,7 @@
 #include "selection/tuner/calibration.h"
 #include "selection/tuner/tuner.h"
 #include "tools/commands.h"
+#include "tools/json.h"
 #include "tools/tuning/candidate_timer.h"
 #include "transports/shm/cma.h"
 #include "transports/shm/process_register.h"
@@ -35,6 +36,7 @@ struct CalibrateOptions {
   std::string output;
   int repetitions = 10;
   double loop_ms = 20;  // several scheduler ticks
+  bool json = false;
 };
 
 constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
@@ -163,8 +165,13 @@ void Calibrate(const CalibrateOptions& options) {
   }
   const auto directory = std::filesystem::path(path).parent_path();
   if (!directory.empty()) std::filesystem::create_directories(directory);
-  WriteFile(path, tuner::ToJson(calibration));
-  fmt::print("{}\n", path);
+  const std::string text = tuner::ToJson(calibration);
+  WriteFile(path, text);
+  if (options.json) {
+    PrintJson({{"file", path}, {"calibration", nlohmann::ordered_json::parse(text)}});
+  } else {
+    fmt::print("{}\n", path);
+  }
 }
 
 }  // namespace
@@ -182,6 +189,7 @@ void AddCalibrate(CLI::App& app) {
                    "number of interleaved repetitions; their interquartile mean is used")
       ->capture_default_str();
   command->add_option("--loop-ms", options->loop_ms, "length of one timed loop")->capture_default_str();
+  AddJsonFlag(*command, options->json);
   command->callback([options] { Calibrate(*options); });
 }
 
