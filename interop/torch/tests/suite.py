@@ -38,7 +38,7 @@ def stand_in_for(name):
 
 def _reason(text):
     """The error itself, from a traceback of the parent that contains the ranks'."""
-    errors = re.findall(r"^((?:\w+\.)*\w*(?:Error|Exception|Failure|Skipped)\b.*(?:\n(?!\s|$|To execute|Process|Trace).*)?)",
+    errors = re.findall(r"^((?:\w+\.)*\w*(?:Error|Exception|Failure|Argument)\b.*(?:\n(?!\s|$|To execute|Process|Trace).*)?)",
                         text, re.MULTILINE)
     # The parent's own error only says which rank failed.
     errors = [one for one in errors if not re.match(r"RuntimeError: Process \d+ (exited|terminated)", one)] or errors
