@@ -44,7 +44,7 @@ fi
 export PYTHONPATH="$tools/lib/python$versions/site-packages" PATH="$tools/bin:$PATH" TORCH_DEVICE_BACKEND_AUTOLOAD=0
 # The headers must be the tree's, not those of an installed library.
 export TUTTI_HOME="$folder/library"
-rm -rf "$folder"/{library,lib,wheels,plain}
+rm -rf "${folder:?}"/{library,lib,wheels,plain}
 mkdir -p "$TUTTI_HOME/lib" "$folder/wheels"
 ln -s "$tree/include" "$TUTTI_HOME/include"
 cp "$(dirname "$library")"/libtutti.so* "$TUTTI_HOME/lib"
@@ -63,7 +63,7 @@ unset PYTHONPATH
 # PyTorch's libraries come from the user's PyTorch.
 auditwheel repair --strip --wheel-dir "$folder/wheels" --exclude 'libtorch*' --exclude 'libc10*' "$folder/plain"/*.whl \
   >"$folder/auditwheel.log" 2>&1 || { cat "$folder/auditwheel.log" && exit 1; }
-rm -rf "$folder"/{plain,library,lib,build,temp-*,*.egg-info}
+rm -rf "${folder:?}"/{plain,library,lib,build,temp-*,*.egg-info}
 wheel=$(echo "$folder/wheels"/*.whl)
 
 cat >"$folder/train.py" <<'EOF'

@@ -50,7 +50,8 @@ def multiplied(rank, n):
     for mesh, dimensions in meshes:
         for of_a in (Replicate(), Shard(0), Shard(1)):
             for of_b in (Replicate(), Shard(0), Shard(1)):
-                product = distribute_tensor(a, mesh, [of_a] * dimensions) @ distribute_tensor(b, mesh, [of_b] * dimensions)
+                left, right = [of_a] * dimensions, [of_b] * dimensions
+                product = distribute_tensor(a, mesh, left) @ distribute_tensor(b, mesh, right)
                 torch.testing.assert_close(product.full_tensor(), a @ b)
 
 

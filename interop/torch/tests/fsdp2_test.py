@@ -18,7 +18,8 @@ except Exception as error:
 
 def sharded(rank, n, hybrid, options):
     """Losses of a model in shards over all ranks; `hybrid`: in shards over two ranks, which the others copy."""
-    mesh = init_device_mesh("cpu", (n // 2, 2) if hybrid else (n,), mesh_dim_names=("copy", "shard") if hybrid else None)
+    shape, names = ((n // 2, 2), ("copy", "shard")) if hybrid else ((n,), ("shard",))
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
     model = make_model()
     for layer in model:
         if isinstance(layer, torch.nn.Linear):

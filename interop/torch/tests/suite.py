@@ -1,4 +1,4 @@
-"""What the programs that run PyTorch's own tests share: tutti in the place of another backend, and a file of results."""
+"""What the programs that run PyTorch's own tests share: tutti in another backend's place, and a file of results."""
 
 import functools
 import os
@@ -38,8 +38,8 @@ def stand_in_for(name):
 
 def _reason(text):
     """The error itself, from a traceback of the parent that contains the ranks'."""
-    errors = re.findall(r"^((?:\w+\.)*\w*(?:Error|Exception|Failure|Argument)\b.*(?:\n(?!\s|$|To execute|Process|Trace).*)?)",
-                        text, re.MULTILINE)
+    name = r"(?:\w+\.)*\w*(?:Error|Exception|Failure|Argument)\b"
+    errors = re.findall(rf"^({name}.*(?:\n(?!\s|$|To execute|Process|Trace).*)?)", text, re.MULTILINE)
     # The parent's own error only says which rank failed.
     errors = [one for one in errors if not re.match(r"RuntimeError: Process \d+ (exited|terminated)", one)] or errors
     return " ".join((errors[0] if errors else text).split())[:LONGEST_REASON]
