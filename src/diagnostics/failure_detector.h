@@ -110,12 +110,17 @@ class FailureDetector {
     std::uint64_t sequence = 0;
     std::chrono::steady_clock::duration waited{};
   };
+  struct Withheld {
+    std::uint64_t sequence = 0;  // this rank's collective
+    int rank = -1;               // an awaited one that has ended it
+    std::chrono::steady_clock::duration waited{};
+  };
   struct Crossing {
     std::uint64_t sequence = 0, record = 0;  // this rank's message, and the peer's newest operation
     std::chrono::steady_clock::duration waited{};
   };
   Crossing crossing_;           // as it was first seen
-  Passed withheld_;             // the collective that an awaited rank was first seen to have ended, and when
+  Withheld withheld_;           // as it was first seen
   std::vector<Passed> passed_;  // by rank: the message that it was first seen to have passed, and when
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;

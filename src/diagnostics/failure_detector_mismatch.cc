@@ -79,19 +79,20 @@ std::optional<Error> FailureDetector::LookForPassedMessage(const InFlight& in_fl
 std::optional<Error> FailureDetector::LookForWithheld(const InFlight& in_flight, const Awaited& awaited,
                                                       std::chrono::steady_clock::duration waited) {
   if (!in_flight.operation->collective_call() || !awaited.confirmed) return std::nullopt;
-  const auto ended = std::find_if(awaited.ranks.begin(), awaited.ranks.end(), [&](int rank) {
-    return fabric_.is_local(rank) && NeedsNothingFrom(rank, in_flight);
-  });
-  if (ended == awaited.ranks.end()) return std::nullopt;
-  if (withheld_.sequence != in_flight.sequence || waited < withheld_.waited) {
-    withheld_ = {in_flight.sequence, waited};
+  const auto has_ended = [&](int rank) { return fabric_.is_local(rank) && NeedsNothingFrom(rank, in_flight); };
+  const bool still = withheld_.sequence == in_flight.sequence && waited >= withheld_.waited &&
+                     std::ranges::find(awaited.ranks, withheld_.rank) != awaited.ranks.end();
+  if (!still) {
+    const auto ended = std::ranges::find_if(awaited.ranks, has_ended);
+    withheld_ = ended == awaited.ranks.end() ? Withheld{} : Withheld{in_flight.sequence, *ended, waited};
+    return std::nullopt;
   }
-  // It may have ended since the awaited ranks were listed.
+  // It may have ended since the awaited ranks were listed: only a rank that is awaited again has sent too little.
   if (waited - withheld_.waited < kLastSlots) return std::nullopt;
-  const auto theirs = Counterpart(*ended, in_flight);
+  const auto theirs = Counterpart(withheld_.rank, in_flight);
   return Error{tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {} and waits for {}, which "
                                               "called {} with other counts and has finished it",
-                                              Who(fabric_.rank()), Describe(in_flight), Who(*ended),
+                                              Who(fabric_.rank()), Describe(in_flight), Who(withheld_.rank),
                                               theirs ? theirs->Describe() : "something else")};
 }
 
