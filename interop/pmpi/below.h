@@ -16,7 +16,8 @@ namespace tutti::pmpi {
 
 // Every function of MPI that this library calls; the entry X(Bcast) makes the member Below::Bcast, which is PMPI_Bcast.
 #define TUTTI_PMPI_FUNCTIONS(X)                                                                                     \
-  X(Init) X(Init_thread) X(Initialized) X(Finalize) X(Finalized) X(Get_library_version) X(Iprobe) X(Abort)           \
+  X(Init) X(Init_thread) X(Initialized) X(Finalize) X(Finalized) X(Get_library_version)                                \
+  X(Irecv) X(Test) X(Cancel) X(Wait)                                                                                 \
   X(Comm_size) X(Comm_rank) X(Comm_test_inter) X(Comm_group) X(Comm_dup) X(Comm_free) X(Comm_create_keyval)          \
   X(Comm_set_attr) X(Comm_get_attr) X(Comm_call_errhandler) X(Group_size) X(Group_translate_ranks) X(Group_free)     \
   X(Type_create_keyval) X(Type_set_attr) X(Type_get_attr) X(Type_size_x) X(Type_get_extent_x)                        \

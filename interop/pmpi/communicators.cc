@@ -66,34 +66,26 @@ int CommunicatorKey(const Below& mpi) {
   return key;
 }
 
-// A rank that waits in Tutti must move MPI's own messages on: another rank may wait for one before it comes to the same
-// collective. MPI moves them when it is asked for a message; on this communicator of one rank none ever comes.
-class Progress {
+// Where nobody sends: a communicator of this rank alone.
+class Nobody {
  public:
-  void Begin(const Below& mpi) {
+  MPI_Comm Get(const Below& mpi) {
     const std::lock_guard lock(mutex_);
-    if (mpi_ != nullptr) return;
-    mpi.Comm_dup(TheConstants().comm_self, &nobody_);
-    mpi_ = &mpi;
+    if (!made_) made_ = mpi.Comm_dup(TheConstants().comm_self, &comm_) == MPI_SUCCESS;
+    return comm_;
   }
-  // For tuttiCommOnWait. REQUIRES: begun.
-  static void Make(void* progress) {
-    const auto& self = *static_cast<Progress*>(progress);
-    int found = 0;
-    self.mpi_->Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, self.nobody_, &found, MPI_STATUS_IGNORE);
-  }
-  void End() {
-    if (mpi_ != nullptr) mpi_->Comm_free(&nobody_);
+  void Free(const Below& mpi) {
+    if (made_) mpi.Comm_free(&comm_);
   }
 
  private:
   std::mutex mutex_;
-  const Below* mpi_ = nullptr;
-  MPI_Comm nobody_{};
+  bool made_ = false;
+  MPI_Comm comm_{};
 };
-Progress& TheProgress() {
-  static Progress progress;
-  return progress;
+Nobody& TheNobody() {
+  static Nobody nobody;
+  return nobody;
 }
 
 // A number of this host's running system.
@@ -111,6 +103,32 @@ struct Announcement {
 };
 
 }  // namespace
+
+// MPI moves all its messages on when it is asked whether a request is complete, and it is not. (Asked for a message by
+// MPI_Iprobe, MPICH 4.0 does not move those of others.) So the request is to receive from nobody.
+class Communicator::Progress {
+ public:
+  explicit Progress(const Below& mpi) : mpi_(mpi) {
+    mpi.Irecv(&nothing_, 0, TheConstants().byte, 0, 0, TheNobody().Get(mpi), &request_);
+  }
+  ~Progress() {
+    mpi_.Cancel(&request_);
+    mpi_.Wait(&request_, MPI_STATUS_IGNORE);
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  // For tuttiCommOnWait.
+  static void Make(void* progress) {
+    auto& self = *static_cast<Progress*>(progress);
+    int complete = 0;
+    self.mpi_.Test(&self.request_, &complete, MPI_STATUS_IGNORE);
+  }
+
+ private:
+  const Below& mpi_;
+  MPI_Request request_{};
+  char nothing_ = 0;
+};
 
 Communicator::Communicator(const Below& mpi, MPI_Comm comm)
     : mpi_(mpi), comm_(comm), standing_("handed to MPI: too few calls") {
@@ -173,8 +191,8 @@ bool Communicator::Join() {
     result = tuttiCommInitRankConfig(&tutti_, ranks_, announcement.id, rank_, &config);
   }
   if (result == tuttiSuccess) {
-    TheProgress().Begin(mpi_);
-    result = tuttiCommOnWait(tutti_, Progress::Make, &TheProgress());
+    progress_ = std::make_unique<Progress>(mpi_);
+    result = tuttiCommOnWait(tutti_, Progress::Make, progress_.get());
   }
   if (result != tuttiSuccess) {
     std::fprintf(stderr, "tutti-mpi: rank %d makes no communicator: %s\n", rank_, tuttiGetLastError(nullptr));
@@ -233,7 +251,7 @@ Communicator* CommunicatorOf(const Below& mpi, MPI_Comm comm) {
   return communicator;
 }
 
-void EndCommunicators() {
+void EndCommunicators(const Below& mpi) {
   std::unordered_set<Communicator*> all;
   auto& known = TheRegister();
   {
@@ -243,7 +261,7 @@ void EndCommunicators() {
   }
   freed_communicators.Next();
   for (auto* const communicator : all) delete communicator;
-  TheProgress().End();
+  TheNobody().Free(mpi);
 }
 
 }  // namespace tutti::pmpi

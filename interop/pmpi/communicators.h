@@ -6,6 +6,8 @@
 
 #include <mpi.h>
 
+#include <memory>
+
 #include "interop/pmpi/below.h"
 #include "interop/pmpi/report.h"
 #include "tutti/tutti.h"
@@ -32,6 +34,8 @@ class Communicator {
   Counts& counts() { return counts_; }
 
  private:
+  class Progress;
+
   void Decide();
   // Why there shall be none, as far as this rank sees, and every rank sees the same; null: no reason.
   const char* ReasonOfKind() const;
@@ -48,6 +52,9 @@ class Communicator {
   bool decided_ = false;
   int calls_ = 0;
   tuttiComm_t tutti_ = nullptr;
+  // A rank that waits in Tutti must move MPI's own messages on: another rank may wait for one of them before it comes to
+  // the same collective.
+  std::unique_ptr<Progress> progress_;
   const char* standing_;
   Counts counts_;
 };
@@ -56,6 +63,6 @@ class Communicator {
 Communicator* CommunicatorOf(const Below& mpi, MPI_Comm comm);
 
 // MPI is about to end: frees all of Tutti's communicators. Later calls go to MPI.
-void EndCommunicators();
+void EndCommunicators(const Below& mpi);
 
 }  // namespace tutti::pmpi

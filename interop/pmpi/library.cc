@@ -33,7 +33,7 @@ TUTTI_API int MPI_Finalize(void) {
   int rank = 0, ranks = 0;
   mpi.Comm_rank(TheConstants().comm_world, &rank);
   mpi.Comm_size(TheConstants().comm_world, &ranks);
-  EndCommunicators();
+  EndCommunicators(mpi);
   if (rank == 0 && WantsReport()) std::fputs(Report(mpi.version, rank, ranks).c_str(), stderr);
   return mpi.Finalize();
 }
