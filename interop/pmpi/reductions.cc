@@ -129,9 +129,14 @@ int Reduce(const Below& mpi, Mpi below, const void* send, void* receive, Count c
   });
 }
 
-// With the input where Tutti leaves it, in place: this rank's block is reduced there, and then moved to the front.
-tuttiResult_t MovedToFront(tuttiResult_t result, void* to, const void* from, std::size_t bytes) {
-  if (result == tuttiSuccess && to != from) std::memmove(to, from, bytes);
+// In place, MPI puts this rank's block at the front of its input, and programs expect the rest to stay as it was.
+// run(input, output) reduces; Tutti could do it in place only where the block lies.
+template <typename Run>
+tuttiResult_t ToTheFront(void* both, std::size_t all_bytes, std::size_t own_bytes, std::size_t alignment, Run&& run) {
+  const Input input(both, all_bytes, alignment);
+  const auto block = std::make_unique_for_overwrite<std::byte[]>(own_bytes);
+  const auto result = run(input.data(), block.get());
+  if (result == tuttiSuccess && own_bytes != 0) std::memcpy(both, block.get(), own_bytes);
   return result;
 }
 
@@ -143,16 +148,14 @@ int ReduceScatterBlock(const Below& mpi, Mpi below, const void* send, void* rece
   return Conclude(call, [&] {
     const auto bytes = BytesOf(count, call.type);
     const auto& [element, operation, elements, alignment] = call.arguments;
-    const auto length = static_cast<std::size_t>(count) * elements;
-    if (InPlace(send) && Aligned(receive, alignment)) {
-      void* const block = At(receive, static_cast<std::ptrdiff_t>(call.rank() * bytes));
-      const auto result = tuttiReduceScatter(receive, block, length, element, operation, call.tutti, nullptr);
-      return MovedToFront(result, receive, block, bytes);
-    }
-    const Input input(InPlace(send) ? receive : send, bytes * call.ranks(), alignment);
+    const auto run = [&, element = element, operation = operation, elements = elements](const void* from, void* to) {
+      return tuttiReduceScatter(from, to, static_cast<std::size_t>(count) * elements, element, operation, call.tutti,
+                                nullptr);
+    };
+    if (InPlace(send)) return ToTheFront(receive, bytes * call.ranks(), bytes, alignment, run);
+    const Input input(send, bytes * call.ranks(), alignment);
     const Output output(receive, bytes, alignment);
-    return output.Deliver(
-        tuttiReduceScatter(input.data(), output.data(), length, element, operation, call.tutti, nullptr));
+    return output.Deliver(run(input.data(), output.data()));
   });
 }
 
@@ -161,10 +164,9 @@ int ReduceScatter(const Below& mpi, Mpi below, const void* send, void* receive, 
                   MPI_Op op, MPI_Comm comm) {
   const auto begun = Begin(mpi, comm);
   if (begun.communicator == nullptr || counts == nullptr) return below(send, receive, counts, type, op, comm);
-  std::size_t total = 0, before = 0;
+  std::size_t total = 0;
   bool even = true;
   for (std::size_t rank = 0; rank < begun.ranks(); ++rank) {
-    if (rank == begun.rank()) before = total;
     total += Positive(counts[rank]);
     even = even && counts[rank] == counts[0];
   }
@@ -181,11 +183,8 @@ int ReduceScatter(const Below& mpi, Mpi below, const void* send, void* receive, 
       for (std::size_t rank = 0; rank < call.ranks(); ++rank) lengths.push_back(Positive(counts[rank]) * elements);
       return tuttiReduceScatterV(from, to, lengths.data(), element, operation, call.tutti, nullptr);
     };
-    if (InPlace(send) && Aligned(receive, alignment)) {
-      void* const block = At(receive, static_cast<std::ptrdiff_t>(before * call.type->bytes));
-      return MovedToFront(run(receive, block), receive, block, bytes);
-    }
-    const Input input(InPlace(send) ? receive : send, total * call.type->bytes, alignment);
+    if (InPlace(send)) return ToTheFront(receive, total * call.type->bytes, bytes, alignment, run);
+    const Input input(send, total * call.type->bytes, alignment);
     const Output output(receive, bytes, alignment);
     return output.Deliver(run(input.data(), output.data()));
   });

@@ -1,4 +1,4 @@
-// Collectives that compute, with every type of which MPI allows arithmetic.
+// Collectives that compute.
 #include <algorithm>
 #include <complex>
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace tutti::pmpi_test {
 namespace {
 
-constexpr int kCounts[] = {1, 3, 1000, 20'011};
+constexpr int kCounts[] = {1, 3, 1000, 4099};
 constexpr std::size_t kOdd = 1;  // bytes that a buffer is off its alignment, where it is
 
 // Small numbers, so that sums and products are exact in every type.
@@ -76,6 +76,11 @@ struct Reduction {
     }
   }
 
+  // In place, what is not a result stays.
+  void ExpectRest(Numbers<T>& numbers, int from, int to, const char* what) const {
+    for (int i = from; i < to; ++i) Require(numbers.Get(i) == Contribution<T>(rank, i), std::string(what) + " overwrites");
+  }
+
   void AllAndRoot(int count) const {
     auto in = Mine(count), out = Numbers<T>(count, off), both = Mine(count);
     MPI_Allreduce(in.data(), out.data(), count, type, handle, comm);
@@ -84,10 +89,11 @@ struct Reduction {
     Expect(both, count, 0, "MPI_Allreduce in place");
     const int root = count % ranks;
     auto at_root = Numbers<T>(count, off), mine = Mine(count);
-    MPI_Reduce(in.data(), rank == root ? at_root.data() : nullptr, count, type, handle, root, comm);
+    // The receive buffer means nothing elsewhere, but MPICH 4.0 writes to it.
+    MPI_Reduce(in.data(), at_root.data(), count, type, handle, root, comm);
     if (rank == root) Expect(at_root, count, 0, "MPI_Reduce");
-    MPI_Reduce(rank == root ? MPI_IN_PLACE : mine.data(), rank == root ? mine.data() : nullptr, count, type, handle,
-               root, comm);
+    MPI_Reduce(rank == root ? MPI_IN_PLACE : mine.data(), rank == root ? mine.data() : at_root.data(), count, type,
+               handle, root, comm);
     if (rank == root) Expect(mine, count, 0, "MPI_Reduce in place");
   }
 
@@ -98,6 +104,7 @@ struct Reduction {
     Expect(out, count, rank * count, "MPI_Reduce_scatter_block");
     MPI_Reduce_scatter_block(MPI_IN_PLACE, both.data(), count, type, handle, comm);
     Expect(both, count, rank * count, "MPI_Reduce_scatter_block in place");
+    ExpectRest(both, count, all, "MPI_Reduce_scatter_block in place");
     for (const bool even : {true, false}) {
       std::vector<int> counts;
       int total = 0, before = 0;
@@ -112,41 +119,51 @@ struct Reduction {
       Expect(to, own, before, "MPI_Reduce_scatter");
       MPI_Reduce_scatter(MPI_IN_PLACE, place.data(), counts.data(), type, handle, comm);
       Expect(place, own, before, "MPI_Reduce_scatter in place");
+      ExpectRest(place, own, total, "MPI_Reduce_scatter in place");
     }
   }
 };
 
 template <typename T>
-void CheckType(MPI_Comm comm, MPI_Datatype type, const char* name) {
+void CheckType(MPI_Comm comm, MPI_Datatype type, const char* name, std::size_t off = 0) {
   if (type == MPI_DATATYPE_NULL) return;  // an MPI without Fortran
   constexpr bool kOrdered = std::is_arithmetic_v<T>;
   const std::pair<Op, MPI_Op> ops[] = {
       {Op::sum, MPI_SUM}, {Op::product, MPI_PROD}, {Op::greatest, MPI_MAX}, {Op::least, MPI_MIN}};
   for (const auto& [op, handle] : ops) {
     if (!kOrdered && op != Op::sum && op != Op::product) continue;
-    for (const std::size_t off : {std::size_t{0}, kOdd}) {
-      const Reduction<T> reduction{comm, RankOf(comm), RanksOf(comm), type, op, handle, name, off};
-      for (const int count : kCounts) {
-        reduction.AllAndRoot(count);
-        reduction.Scattered(count);
-      }
+    const Reduction<T> reduction{comm, RankOf(comm), RanksOf(comm), type, op, handle, name, off};
+    for (const int count : kCounts) {
+      reduction.AllAndRoot(count);
+      reduction.Scattered(count);
     }
   }
 }
 
 }  // namespace
 
+void CheckUnaligned(MPI_Comm comm) {
+  CheckType<int>(comm, MPI_INT, "MPI_INT", kOdd);
+  CheckType<float>(comm, MPI_FLOAT, "MPI_FLOAT", kOdd);
+  CheckType<double>(comm, MPI_DOUBLE, "MPI_DOUBLE", kOdd);
+}
+
+// The layer hands these to MPI.
+void CheckOtherTypes(MPI_Comm comm) {
+  CheckType<short>(comm, MPI_SHORT, "MPI_SHORT");
+  CheckType<std::uint16_t>(comm, MPI_UINT16_T, "MPI_UINT16_T");
+  CheckType<long double>(comm, MPI_LONG_DOUBLE, "MPI_LONG_DOUBLE");
+}
+
 void CheckReductions(MPI_Comm comm) {
   CheckType<signed char>(comm, MPI_SIGNED_CHAR, "MPI_SIGNED_CHAR");
   CheckType<unsigned char>(comm, MPI_UNSIGNED_CHAR, "MPI_UNSIGNED_CHAR");
-  CheckType<short>(comm, MPI_SHORT, "MPI_SHORT");
   CheckType<int>(comm, MPI_INT, "MPI_INT");
   CheckType<unsigned>(comm, MPI_UNSIGNED, "MPI_UNSIGNED");
   CheckType<long>(comm, MPI_LONG, "MPI_LONG");
   CheckType<unsigned long>(comm, MPI_UNSIGNED_LONG, "MPI_UNSIGNED_LONG");
   CheckType<long long>(comm, MPI_LONG_LONG, "MPI_LONG_LONG");
   CheckType<std::int8_t>(comm, MPI_INT8_T, "MPI_INT8_T");
-  CheckType<std::uint16_t>(comm, MPI_UINT16_T, "MPI_UINT16_T");
   CheckType<std::int32_t>(comm, MPI_INT32_T, "MPI_INT32_T");
   CheckType<std::uint32_t>(comm, MPI_UINT32_T, "MPI_UINT32_T");
   CheckType<std::int64_t>(comm, MPI_INT64_T, "MPI_INT64_T");
@@ -155,7 +172,6 @@ void CheckReductions(MPI_Comm comm) {
   CheckType<MPI_Count>(comm, MPI_COUNT, "MPI_COUNT");
   CheckType<float>(comm, MPI_FLOAT, "MPI_FLOAT");
   CheckType<double>(comm, MPI_DOUBLE, "MPI_DOUBLE");
-  CheckType<long double>(comm, MPI_LONG_DOUBLE, "MPI_LONG_DOUBLE");
   CheckType<std::complex<float>>(comm, MPI_C_FLOAT_COMPLEX, "MPI_C_FLOAT_COMPLEX");
   CheckType<std::complex<double>>(comm, MPI_C_DOUBLE_COMPLEX, "MPI_C_DOUBLE_COMPLEX");
 }

@@ -123,15 +123,14 @@ void AlltoallvInPlace(const Round& round) {
 
 // What is sent and what is received alternate in one array.
 void Alternating(const Round& round) {
-  std::vector<int> memory(static_cast<std::size_t>(2 * round.ranks)), lengths, out, in;
+  std::vector<int> memory(static_cast<std::size_t>(2 * round.ranks)), lengths, places;
   for (int r = 0; r < round.ranks; ++r) {
     lengths.push_back(1);
-    out.push_back(2 * r);
-    in.push_back(2 * r + 1);
+    places.push_back(2 * r);
     memory[static_cast<std::size_t>(2 * r)] = Sent(round.rank, r, 0);
   }
-  MPI_Alltoallv(memory.data(), lengths.data(), out.data(), MPI_INT, memory.data(), lengths.data(), in.data(), MPI_INT,
-                round.comm);
+  MPI_Alltoallv(memory.data(), lengths.data(), places.data(), MPI_INT, memory.data() + 1, lengths.data(), places.data(),
+                MPI_INT, round.comm);
   for (int r = 0; r < round.ranks; ++r) {
     Require(memory[static_cast<std::size_t>(2 * r + 1)] == Sent(r, round.rank, 0), "MPI_Alltoallv in alternate places");
   }
