@@ -82,6 +82,27 @@ TEST(Driver, AsksForShortSlicesBeforeItYields) {
   EXPECT_EQ(slice_after(policy), policy.slice);
 }
 
+// Whether it spins, yields or sleeps.
+TEST(Driver, DoesWhatTheCallerWantsMeanwhile) {
+  for (const char* const mode : {"spin", "yield", "sleep"}) {
+    int calls = 0;
+    const Meanwhile meanwhile{[](void* count) { ++*static_cast<int*>(count); }, &calls};
+    Driver driver(nullptr, {});
+    const auto wait = [&] {
+      driver.Drive([&, begin = Clock::now()] {
+        return Clock::now() - begin > milliseconds(20) ? Run::Progress::done : Run::Progress::blocked;
+      }, [](auto) { return true; });
+    };
+    driver.Use(ChooseWaitPolicy(mode, 1, 1), meanwhile);
+    wait();
+    EXPECT_GT(calls, 1) << mode;
+    calls = 0;
+    driver.Use(ChooseWaitPolicy(mode, 1, 1));
+    wait();
+    EXPECT_EQ(calls, 0) << mode;
+  }
+}
+
 TEST(WaitPolicy, GivesCoresToThoseWhoComputeWhereThereAreFew) {
   const auto alone = ChooseWaitPolicy("", 2, 2), beside = ChooseWaitPolicy("", 2, 2, WhoWaits::stream);
   EXPECT_GT(alone.spin.count(), 0);

@@ -23,12 +23,12 @@ namespace tutti::pmpi {
   X(Type_create_keyval) X(Type_set_attr) X(Type_get_attr) X(Type_size_x) X(Type_get_extent_x)                        \
   X(Type_get_true_extent_x) X(Pack) X(Unpack) X(Add_error_code) X(Add_error_string)                                  \
   X(Allreduce) X(Reduce) X(Reduce_scatter) X(Reduce_scatter_block) X(Bcast) X(Allgather) X(Allgatherv) X(Gather)     \
-  X(Gatherv) X(Scatter) X(Scatterv) X(Alltoall) X(Alltoallv) X(Barrier)
+  X(Scatter) X(Alltoall) X(Alltoallv) X(Barrier)
 // Those with large counts (MPI 4), where the header has them; an MPI may lack them.
 #if MPI_VERSION >= 4
 #define TUTTI_PMPI_LARGE_FUNCTIONS(X)                                                                               \
   X(Allreduce_c) X(Reduce_c) X(Reduce_scatter_c) X(Reduce_scatter_block_c) X(Bcast_c) X(Allgather_c) X(Allgatherv_c) \
-  X(Gather_c) X(Gatherv_c) X(Scatter_c) X(Scatterv_c) X(Alltoall_c) X(Alltoallv_c)
+  X(Gather_c) X(Scatter_c) X(Alltoall_c) X(Alltoallv_c)
 #else
 #define TUTTI_PMPI_LARGE_FUNCTIONS(X)
 #endif

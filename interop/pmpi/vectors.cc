@@ -1,5 +1,5 @@
-// The collectives whose blocks have a length each and lie apart. Gatherv and Scatterv are all-to-alls in which only the
-// root receives or sends: no other rank knows all lengths, and Tutti's all-to-all needs only each pair's.
+// The collectives whose blocks have a length each and lie apart. MPI_Gatherv and MPI_Scatterv stay with MPI: only the
+// root knows the lengths, so that Tutti would have to run them as all-to-alls, which is slower.
 #include <algorithm>
 #include <vector>
 
@@ -186,66 +186,6 @@ int Allgatherv(const Below& mpi, Mpi below, const void* send, Count send_count, 
   });
 }
 
-// A gatherv or scatterv. No rank but the root knows whether there are any data at all.
-struct Rooted : Call {
-  const Datatype* own = nullptr;
-  const Datatype* all = nullptr;  // the root's
-};
-
-// `given`: there are counts and places, as the root needs them.
-Rooted BeginRooted(const Below& mpi, Collective which, int root, MPI_Comm comm, bool in_place, MPI_Datatype own,
-                   MPI_Datatype all, bool given) {
-  Rooted call{Begin(mpi, comm), nullptr, nullptr};
-  if (call.communicator == nullptr || !call.HasRank(root)) return call;
-  const bool is_root = call.IsRoot(root);
-  if (is_root) call.all = DatatypeOf(mpi, all);
-  call.own = is_root && in_place ? call.all : DatatypeOf(mpi, own);
-  if (call.own == nullptr || (is_root && (call.all == nullptr || !given))) return call;
-  Choose(call, which, true);
-  return call;
-}
-
-// What a rank sends to, or receives from, the root.
-void SetOwn(Blocks& blocks, const void* user, std::size_t count, const Datatype& type, int root) {
-  blocks.Use(user, type);
-  blocks.Set(static_cast<std::size_t>(root), count, 0);
-}
-
-template <typename Count, typename Place, typename Mpi>
-int Gatherv(const Below& mpi, Mpi below, const void* send, Count send_count, MPI_Datatype send_type, void* receive,
-            const Count* counts, const Place* places, MPI_Datatype receive_type, int root, MPI_Comm comm) {
-  const auto call = BeginRooted(mpi, Collective::gatherv, root, comm, InPlace(send), send_type, receive_type,
-                                      counts != nullptr && places != nullptr);
-  if (!call) return below(send, send_count, send_type, receive, counts, places, receive_type, root, comm);
-  return Conclude(call, [&] {
-    auto& sides = CleanSides(call.ranks());
-    if (call.IsRoot(root)) {
-      SetAll(sides.receive, receive, counts, places, *call.all, call.ranks());
-      if (InPlace(send)) sides.receive.Set(call.rank(), 0, 0);
-    }
-    if (!InPlace(send)) SetOwn(sides.send, send, Positive(send_count), *call.own, root);
-    return Exchange(call, sides.send, sides.receive);
-  });
-}
-
-template <typename Count, typename Place, typename Mpi>
-int Scatterv(const Below& mpi, Mpi below, const void* send, const Count* counts, const Place* places,
-             MPI_Datatype send_type, void* receive, Count receive_count, MPI_Datatype receive_type, int root,
-             MPI_Comm comm) {
-  const auto call = BeginRooted(mpi, Collective::scatterv, root, comm, InPlace(receive), receive_type, send_type,
-                                      counts != nullptr && places != nullptr);
-  if (!call) return below(send, counts, places, send_type, receive, receive_count, receive_type, root, comm);
-  return Conclude(call, [&] {
-    auto& sides = CleanSides(call.ranks());
-    if (call.IsRoot(root)) {
-      SetAll(sides.send, send, counts, places, *call.all, call.ranks());
-      if (InPlace(receive)) sides.send.Set(call.rank(), 0, 0);
-    }
-    if (!InPlace(receive)) SetOwn(sides.receive, receive, Positive(receive_count), *call.own, root);
-    return Exchange(call, sides.send, sides.receive);
-  });
-}
-
 template <typename Count, typename Place, typename Mpi>
 int Alltoallv(const Below& mpi, Mpi below, const void* send, const Count* send_counts, const Place* send_places,
               MPI_Datatype send_type, void* receive, const Count* receive_counts, const Place* receive_places,
@@ -288,18 +228,6 @@ TUTTI_API int MPI_Allgatherv(const void* send, int send_count, MPI_Datatype send
   return Allgatherv(mpi, mpi.Allgatherv, send, send_count, send_type, receive, counts, places, receive_type, comm);
 }
 
-TUTTI_API int MPI_Gatherv(const void* send, int send_count, MPI_Datatype send_type, void* receive, const int counts[],
-                          const int places[], MPI_Datatype receive_type, int root, MPI_Comm comm) {
-  const auto& mpi = TheBelow();
-  return Gatherv(mpi, mpi.Gatherv, send, send_count, send_type, receive, counts, places, receive_type, root, comm);
-}
-
-TUTTI_API int MPI_Scatterv(const void* send, const int counts[], const int places[], MPI_Datatype send_type,
-                           void* receive, int receive_count, MPI_Datatype receive_type, int root, MPI_Comm comm) {
-  const auto& mpi = TheBelow();
-  return Scatterv(mpi, mpi.Scatterv, send, counts, places, send_type, receive, receive_count, receive_type, root, comm);
-}
-
 TUTTI_API int MPI_Alltoallv(const void* send, const int send_counts[], const int send_places[], MPI_Datatype send_type,
                             void* receive, const int receive_counts[], const int receive_places[],
                             MPI_Datatype receive_type, MPI_Comm comm) {
@@ -314,21 +242,6 @@ TUTTI_API int MPI_Allgatherv_c(const void* send, MPI_Count send_count, MPI_Datat
                                MPI_Comm comm) {
   const auto& mpi = TheBelow();
   return Allgatherv(mpi, mpi.Allgatherv_c, send, send_count, send_type, receive, counts, places, receive_type, comm);
-}
-
-TUTTI_API int MPI_Gatherv_c(const void* send, MPI_Count send_count, MPI_Datatype send_type, void* receive,
-                            const MPI_Count counts[], const MPI_Aint places[], MPI_Datatype receive_type, int root,
-                            MPI_Comm comm) {
-  const auto& mpi = TheBelow();
-  return Gatherv(mpi, mpi.Gatherv_c, send, send_count, send_type, receive, counts, places, receive_type, root, comm);
-}
-
-TUTTI_API int MPI_Scatterv_c(const void* send, const MPI_Count counts[], const MPI_Aint places[],
-                             MPI_Datatype send_type, void* receive, MPI_Count receive_count, MPI_Datatype receive_type,
-                             int root, MPI_Comm comm) {
-  const auto& mpi = TheBelow();
-  return Scatterv(mpi, mpi.Scatterv_c, send, counts, places, send_type, receive, receive_count, receive_type, root,
-                  comm);
 }
 
 TUTTI_API int MPI_Alltoallv_c(const void* send, const MPI_Count send_counts[], const MPI_Aint send_places[],

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Runs the program of MPI with the layer preloaded: right results, over Tutti, and sentences where it cannot be.
+#   layer_test.sh MPIRUN PROGRAM LAYER OTHER_LAYER [CHECK...]
+# OTHER_LAYER is built for another MPI, or "". CHECK: further checks of the program that this MPI passes.
+set -uo pipefail
+mpirun=$1 program=$2 layer=$3 other=$4
+shift 4
+checks=(collectives communicators operators threads progress unaligned "$@")
+failures=0
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+fail() {
+  echo "FAILED: $*"
+  sed 's/^/    /' "$out" | tail -n 40
+  failures=$((failures + 1))
+}
+# run RANKS LAYER CHECK...: the output is in $out
+run() {
+  local ranks=$1 preloaded=$2
+  shift 2
+  "$mpirun" -n "$ranks" env LD_PRELOAD="$preloaded" TUTTI_MPI_REPORT=1 "$program" "$@" >"$out" 2>&1
+}
+# How many calls of that collective ran over Tutti.
+over_tutti() { awk -v name="$1" '$1 == name {print $2}' "$out"; }
+
+run 2 "$layer" "${checks[@]}" || fail "two ranks fail"
+for check in "${checks[@]}"; do
+  grep -qa "passed: $check" "$out" || fail "$check did not pass on two ranks"
+done
+for collective in Allreduce Reduce Reduce_scatter Reduce_scatter_block Bcast Allgather Allgatherv Gather Scatter \
+  Alltoall Alltoallv Barrier; do
+  [ "$(over_tutti MPI_$collective)" -gt 0 ] 2>/dev/null || fail "no MPI_$collective ran over Tutti"
+done
+grep -qa "communicators\?: handed to MPI: an intercommunicator" "$out" || fail "the intercommunicator is not in the report"
+
+run 4 "$layer" collectives || fail "four ranks fail"
+grep -qa "passed: collectives" "$out" || fail "the collectives did not pass on four ranks"
+
+TUTTI_MPI=off run 2 "$layer" operators || fail "two ranks fail with TUTTI_MPI=off"
+[ "$(over_tutti MPI_Barrier)" = 0 ] || fail "TUTTI_MPI=off did not turn the layer off"
+
+run 2 "$layer" disagree
+[ "$(grep -ca 'code error: tutti-mpi: the ranks. calls do not match: rank . .* called broadcast' "$out")" = 2 ] ||
+  fail "ranks that disagree did not both get an error that names the calls"
+
+if [ -n "$other" ]; then
+  run 2 "$other" operators && fail "another MPI's layer was accepted"
+  grep -qa "tutti-mpi: this library is for the ABI of .*: preload .* instead" "$out" ||
+    fail "another MPI's layer was not refused with a sentence"
+fi
+exit $((failures > 0))
