@@ -14,7 +14,7 @@ class Tutti(CMakePackage):
     license("Apache-2.0", checked_by="Tutti's developers")
 
     # There is no released archive yet: `spack dev-build -d SOURCE`, or `spack develop` in an environment.
-    version("0.1.0")
+    version("0.2.0")
     manual_download = True
 
     variant("hwloc", default=True, description="Detect processors, memory and PCI devices with hwloc")
