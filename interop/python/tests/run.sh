@@ -13,8 +13,8 @@ shift 3
 TUTTI_LIBRARY=$library PYTHON=$python "$tests/../../../scripts/wheels.sh" "$build"
 # Debian's PyTorch is tested, too, where it is installed.
 [ -x "$build/tests/bin/python" ] || "$python" -m venv --system-site-packages "$build/tests"
-"$build/tests/bin/pip" install --quiet --disable-pip-version-check pytest numpy ml_dtypes || {
-  echo "pytest, NumPy or ml_dtypes cannot be installed from PyPI"
+"$build/tests/bin/pip" install --quiet --disable-pip-version-check pytest numpy ml_dtypes mypy || {
+  echo "pytest, NumPy, ml_dtypes or mypy cannot be installed from PyPI"
   exit 77
 }
 "$build/tests/bin/pip" install --quiet --disable-pip-version-check 'ray>=2.56' ||

@@ -3,6 +3,10 @@
 import ast
 import os
 import re
+import subprocess
+import sys
+
+import pytest
 
 import tutti
 from tutti import _core
@@ -44,3 +48,12 @@ def test_everything_public_is_documented():
         for member, value in vars(thing).items() if isinstance(thing, type) else ():
             if not member.startswith("_") and callable(value):
                 assert value.__doc__, f"{name}.{member}"
+
+
+def test_type_checkers_accept_the_package_and_a_program():
+    pytest.importorskip("mypy")
+    here = os.path.dirname(os.path.abspath(__file__))
+    for checked in (["-p", "tutti"], [os.path.join(here, "typed_example.py")]):
+        done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull, *checked],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        assert done.returncode == 0, done.stdout
