@@ -20,10 +20,10 @@ SECTIONS = {"Functions": ("init", "unique_id", "group", "library_version"),
                        "OperatingSystemError", "CudaError", "InternalError")}
 STRING = r'"(?:[^"\\]|\\.)*"'
 # A binding of nanobind: from .def("name" to its docstring, the last argument, of adjacent strings.
-BINDING = re.compile(rf'(?:\.def|\.def_prop_ro|module\.def)\(\s*"(?P<name>\w+)"(?P<rest>.*?)'
-                     rf'(?=\s*(?:\.def|\.def_prop_ro|module\.def)\(|;\n(?: {{0,2}}\S|\n))', re.DOTALL)
+BINDING = re.compile(r'(?:\.def|\.def_prop_ro|module\.def)\(\s*"(?P<name>\w+)"(?P<rest>.*?)'
+                     r'(?=\s*(?:\.def|\.def_prop_ro|module\.def)\(|;\n(?: {0,2}\S|\n))', re.DOTALL)
 DOCUMENTED = re.compile(rf',\s*(?P<doc>{STRING}(?:\s*{STRING})*)\)\s*$')
-CLASS = re.compile(rf'nb::class_<(?P<name>\w+)>\(module, "\w+"(?P<rest>[^;]*?)\)\s*\.def', re.DOTALL)
+CLASS = re.compile(r'nb::class_<(?P<name>\w+)>\(module, "\w+"(?P<rest>[^;]*?)\)\s*\.def', re.DOTALL)
 
 
 @dataclasses.dataclass

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The version of Tutti, in all the places that have it.
 
-    version.py check               all places agree, and CHANGELOG.md begins with that version, or with a later, unreleased one
+    version.py check               all places agree, and CHANGELOG.md begins with that version or a later, unreleased one
     version.py check --release     also: CHANGELOG.md begins with exactly that version, and a date (RELEASING.md)
     version.py set 1.2.3           writes it into all places but CHANGELOG.md
 """

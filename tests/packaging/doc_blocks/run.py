@@ -64,7 +64,8 @@ class Page:
         """A folder with a tutti.pc for the build tree."""
         made = self.folder / "pkgconfig"
         made.mkdir()
-        (made / "tutti.pc").write_text(f"Name: tutti\nDescription: of a build tree\nVersion: 0\nCflags: -I{self.source}/include\n"
+        (made / "tutti.pc").write_text("Name: tutti\nDescription: of a build tree\nVersion: 0\n"
+                                       f"Cflags: -I{self.source}/include\n"
                                        f"Libs: -L{self.build} -ltutti -Wl,-rpath,{self.build}\n", encoding="utf-8")
         return made
 
