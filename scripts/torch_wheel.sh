@@ -58,7 +58,8 @@ for python in "${pythons[@]}"; do
 done
 # `build` only tells bdist_wheel the folders: the last extension is there.
 "${pythons[-1]}" setup.py -q egg_info --egg-base "$folder" build --build-base "$folder/build" \
-  --build-temp "$folder/temp-$torch" --build-lib "$folder/lib" bdist_wheel --skip-build --dist-dir "$folder/plain" >"$folder/wheel.log" 2>&1 || { cat "$folder/wheel.log" && exit 1; }
+  --build-temp "$folder/temp-$torch" --build-lib "$folder/lib" bdist_wheel --skip-build --dist-dir "$folder/plain" \
+  >"$folder/wheel.log" 2>&1 || { cat "$folder/wheel.log" && exit 1; }
 unset PYTHONPATH
 # Copies the libraries that libtutti.so needs into the wheel, and names it after the oldest C library on which it runs.
 # PyTorch's libraries come from the user's PyTorch.
