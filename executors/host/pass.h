@@ -36,6 +36,7 @@ class Pass {
   // As Run::Advance.
   Progress Advance();
 
+  std::uint32_t tag() const { return tag_; }
   const Fault& fault() const { return fault_; }
   std::size_t position() const { return static_cast<std::size_t>(at_ - steps_.data()); }  // the next step
   // Over all passes so far.

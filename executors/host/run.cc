@@ -366,6 +366,7 @@ std::vector<int> Run::WaitsFor(std::size_t first, std::size_t stride) const {
 void Run::AddWaits(std::size_t channel, std::vector<int>& ranks) const {
   const auto& state = states_[channel];
   const auto& lanes = plan_.channels()[channel].lanes;
+  const auto tag = passes_ ? pass_->tag() : launch_.tag;
   for (std::size_t l = 0; l < lanes.size(); ++l) {
     const std::size_t step = passes_ ? pass_->position() : state.lanes[l].step;
     const bool done = passes_ ? step == lanes[l].steps.size() : state.lanes[l].chunk >= lanes[l].chunks;
@@ -380,8 +381,7 @@ void Run::AddWaits(std::size_t channel, std::vector<int>& ranks) const {
       continue;
     }
     for (const auto& read : lanes[l].steps[step].reads) {
-      if (read.is_slot && read.empty->Look(launch_.tag) != ring::EmptyEnd::State::ready)
-        ranks.push_back(read.empty->peer());
+      if (read.is_slot && read.empty->Look(tag) != ring::EmptyEnd::State::ready) ranks.push_back(read.empty->peer());
     }
     for (const auto& write : lanes[l].steps[step].writes) {
       if (write.fill != nullptr && write.peer >= 0 && !write.fill->HasRoom()) ranks.push_back(write.peer);
