@@ -89,9 +89,11 @@ TEST(Driver, DoesWhatTheCallerWantsMeanwhile) {
     const Meanwhile meanwhile{[](void* count) { ++*static_cast<int*>(count); }, &calls};
     Driver driver(nullptr, {});
     const auto wait = [&] {
-      driver.Drive([&, begin = Clock::now()] {
-        return Clock::now() - begin > milliseconds(20) ? Run::Progress::done : Run::Progress::blocked;
-      }, [](auto) { return true; });
+      driver.Drive(
+          [&, begin = Clock::now()] {
+            return Clock::now() - begin > milliseconds(20) ? Run::Progress::done : Run::Progress::blocked;
+          },
+          [](auto) { return true; });
     };
     driver.Use(ChooseWaitPolicy(mode, 1, 1), meanwhile);
     wait();

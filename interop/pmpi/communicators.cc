@@ -174,8 +174,8 @@ bool Communicator::OnOneHost(bool able) const {
   const auto host = HostNumber();
   // The greatest of x and of ~x: they are each other's complement if x is the same everywhere.
   std::array<std::uint64_t, 3> mine = {host, ~host, able ? 0U : 1U}, greatest{};
-  const auto result = mpi_.Allreduce(mine.data(), greatest.data(), static_cast<int>(mine.size()),
-                                     TheConstants().uint64, TheConstants().max, comm_);
+  const auto result = mpi_.Allreduce(mine.data(), greatest.data(), static_cast<int>(mine.size()), TheConstants().uint64,
+                                     TheConstants().max, comm_);
   return result == MPI_SUCCESS && greatest[0] == ~greatest[1] && greatest[2] == 0;
 }
 

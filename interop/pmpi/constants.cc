@@ -79,9 +79,9 @@ std::vector<NamedType> NamedTypes() {
 }  // namespace
 
 const Constants& TheConstants() {
-  static const Constants constants{MPI_COMM_WORLD,    MPI_COMM_SELF, MPI_COMM_NULL, MPI_DATATYPE_NULL,
-                                   MPI_BYTE,          MPI_INT,       MPI_UINT64_T,  MPI_SUM,       MPI_PROD,
-                                   MPI_MAX,           MPI_MIN,       NamedTypes()};
+  static const Constants constants{MPI_COMM_WORLD, MPI_COMM_SELF, MPI_COMM_NULL, MPI_DATATYPE_NULL,
+                                   MPI_BYTE,       MPI_INT,       MPI_UINT64_T,  MPI_SUM,
+                                   MPI_PROD,       MPI_MAX,       MPI_MIN,       NamedTypes()};
   return constants;
 }
 

@@ -182,8 +182,8 @@ void Unpack(const Below& mpi, MPI_Comm comm, const std::byte* bytes, void* data,
   }
   InParts(count, type, [&](std::ptrdiff_t to, int elements, std::size_t from, int length) {
     int position = 0;
-    const auto result = mpi.Unpack(bytes + from, length, &position, static_cast<std::byte*>(data) + to, elements,
-                                   type.handle, comm);
+    const auto result =
+        mpi.Unpack(bytes + from, length, &position, static_cast<std::byte*>(data) + to, elements, type.handle, comm);
     RequirePlain(result, position, length);
   });
 }

@@ -25,7 +25,7 @@ struct Datatype {
   MPI_Datatype handle{};
   std::size_t bytes = 0;      // of data
   std::ptrdiff_t extent = 0;  // from one element to the next
-  bool dense = false;         // an element is `bytes` bytes in a row, in the signature's order, and elements are adjacent
+  bool dense = false;  // an element is `bytes` bytes in a row, in the signature's order, and elements are adjacent
   std::optional<Arithmetic> arithmetic;  // nullopt: Tutti has none for it
 };
 

@@ -233,8 +233,8 @@ TUTTI_API int MPI_Reduce_c(const void* send, void* receive, MPI_Count count, MPI
   return Reduce(mpi, mpi.Reduce_c, send, receive, count, type, op, root, comm);
 }
 
-TUTTI_API int MPI_Reduce_scatter_block_c(const void* send, void* receive, MPI_Count count, MPI_Datatype type,
-                                         MPI_Op op, MPI_Comm comm) {
+TUTTI_API int MPI_Reduce_scatter_block_c(const void* send, void* receive, MPI_Count count, MPI_Datatype type, MPI_Op op,
+                                         MPI_Comm comm) {
   const auto& mpi = TheBelow();
   return ReduceScatterBlock(mpi, mpi.Reduce_scatter_block_c, send, receive, count, type, op, comm);
 }

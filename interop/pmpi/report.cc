@@ -9,8 +9,9 @@ namespace tutti::pmpi {
 namespace {
 
 constexpr std::array<const char*, kCollectives> kNames = {
-    "MPI_Allreduce",  "MPI_Reduce", "MPI_Reduce_scatter", "MPI_Reduce_scatter_block", "MPI_Bcast",    "MPI_Allgather",
-    "MPI_Allgatherv", "MPI_Gather", "MPI_Scatter",        "MPI_Alltoall",             "MPI_Alltoallv", "MPI_Barrier"};
+    "MPI_Allreduce", "MPI_Reduce",    "MPI_Reduce_scatter", "MPI_Reduce_scatter_block",
+    "MPI_Bcast",     "MPI_Allgather", "MPI_Allgatherv",     "MPI_Gather",
+    "MPI_Scatter",   "MPI_Alltoall",  "MPI_Alltoallv",      "MPI_Barrier"};
 
 struct Records {
   std::mutex mutex;

@@ -66,9 +66,7 @@ class Blocks {
     });
     return result;
   }
-  bool Overlaps(const Blocks& other) const {
-    return data_ < other.data_ + other.end() && other.data_ < data_ + end();
-  }
+  bool Overlaps(const Blocks& other) const { return data_ < other.data_ + other.end() && other.data_ < data_ + end(); }
 
   std::byte* data() const { return data_; }
   const std::size_t* lengths() const { return lengths_.data(); }
@@ -104,7 +102,8 @@ class Blocks {
   template <typename Body>
   void Each(Body&& body) const {
     for (std::size_t rank = 0; rank < lengths_.size(); ++rank) {
-      if (lengths_[rank] != 0) body(At(user_, offsets_[rank]), At(data_, static_cast<std::ptrdiff_t>(places_[rank])), counts_[rank]);
+      if (lengths_[rank] != 0)
+        body(At(user_, offsets_[rank]), At(data_, static_cast<std::ptrdiff_t>(places_[rank])), counts_[rank]);
     }
   }
 
@@ -200,7 +199,8 @@ int Alltoallv(const Below& mpi, Mpi below, const void* send, const Count* send_c
     if (to != nullptr && from != nullptr) Choose(call, Collective::alltoallv, true);
   }
   if (!call) {
-    return below(send, send_counts, send_places, send_type, receive, receive_counts, receive_places, receive_type, comm);
+    return below(send, send_counts, send_places, send_type, receive, receive_counts, receive_places, receive_type,
+                 comm);
   }
   return Conclude(call, [&] {
     auto& sides = CleanSides(call.ranks());

@@ -99,7 +99,7 @@ void CheckReductions(MPI_Comm comm);  // reduction_checks.cc
 void CheckOtherTypes(MPI_Comm comm);
 // On buffers that are not aligned to their type. MPI does not promise this, and MPICH 4.0 crashes.
 void CheckUnaligned(MPI_Comm comm);
-std::vector<Shape> MakeShapes();      // shapes.cc; elements of kIntegers integers each
+std::vector<Shape> MakeShapes();  // shapes.cc; elements of kIntegers integers each
 constexpr int kIntegers = 12;
 
 }  // namespace tutti::pmpi_test

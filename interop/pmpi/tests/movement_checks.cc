@@ -71,8 +71,8 @@ void Alltoall(const Round& round, bool in_place) {
     (in_place ? to : from).Put(r * round.elements, Values(round.rank, r, round.integers()));
     parts.emplace_back(r * round.elements, Values(r, round.rank, round.integers()));
   }
-  MPI_Alltoall(in_place ? MPI_IN_PLACE : from.data(), round.elements, from.type(), to.data(), round.elements,
-               to.type(), round.comm);
+  MPI_Alltoall(in_place ? MPI_IN_PLACE : from.data(), round.elements, from.type(), to.data(), round.elements, to.type(),
+               round.comm);
   to.Expect(parts, in_place ? "MPI_Alltoall in place" : "MPI_Alltoall");
 }
 
@@ -84,8 +84,12 @@ void CheckMovement(MPI_Comm comm) {
   const auto kinds = shapes.size();
   for (const int elements : kElements) {
     for (std::size_t kind = 0; kind < kinds; ++kind) {
-      const Round round{comm, rank, ranks, shapes[(kind + static_cast<std::size_t>(rank)) % kinds],
-                        shapes[(kind + 2 * static_cast<std::size_t>(rank) + 1) % kinds], elements};
+      const Round round{comm,
+                        rank,
+                        ranks,
+                        shapes[(kind + static_cast<std::size_t>(rank)) % kinds],
+                        shapes[(kind + 2 * static_cast<std::size_t>(rank) + 1) % kinds],
+                        elements};
       const int root = static_cast<int>(kind) % ranks;
       Bcast(round, root);
       MPI_Barrier(comm);

@@ -192,10 +192,8 @@ void Disagree() {
 int main(int argc, char** argv) {
   using namespace tutti::pmpi_test;  // NOLINT
   const std::map<std::string, std::function<void()>> checks = {
-      {"collectives", Collectives}, {"communicators", Communicators}, {"operators", Operators},
-      {"types", OtherTypes},
-      {"threads", Threads},         {"progress", Progress},           {"unaligned", Unaligned},
-      {"disagree", Disagree}};
+      {"collectives", Collectives}, {"communicators", Communicators}, {"operators", Operators}, {"types", OtherTypes},
+      {"threads", Threads},         {"progress", Progress},           {"unaligned", Unaligned}, {"disagree", Disagree}};
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   for (int i = 1; i < argc; ++i) {

@@ -78,7 +78,8 @@ struct Reduction {
 
   // In place, what is not a result stays.
   void ExpectRest(Numbers<T>& numbers, int from, int to, const char* what) const {
-    for (int i = from; i < to; ++i) Require(numbers.Get(i) == Contribution<T>(rank, i), std::string(what) + " overwrites");
+    for (int i = from; i < to; ++i)
+      Require(numbers.Get(i) == Contribution<T>(rank, i), std::string(what) + " overwrites");
   }
 
   void AllAndRoot(int count) const {

@@ -144,8 +144,13 @@ void CheckVectors(MPI_Comm comm) {
   const auto kinds = shapes.size();
   for (const int scale : {1, 200}) {
     for (std::size_t kind = 0; kind < kinds; ++kind) {
-      const Round round{comm,  rank, ranks, shapes[(kind + static_cast<std::size_t>(rank)) % kinds],
-                        shapes[(kind + 2 * static_cast<std::size_t>(rank) + 1) % kinds], scale, kind % 2 == 0};
+      const Round round{comm,
+                        rank,
+                        ranks,
+                        shapes[(kind + static_cast<std::size_t>(rank)) % kinds],
+                        shapes[(kind + 2 * static_cast<std::size_t>(rank) + 1) % kinds],
+                        scale,
+                        kind % 2 == 0};
       const int root = static_cast<int>(kind) % ranks;
       for (const bool in_place : {false, true}) {
         Allgatherv(round, in_place);
