@@ -57,7 +57,8 @@ void Find(void* library, const char* name, Function& function) {
 }
 
 std::string FirstLine(const Below& below) {
-  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
+  constexpr std::size_t kLongest = 1 << 16;  // of any MPI, which need not be that of this library's header; MPICH: 8192
+  std::string text(kLongest, '\0');
   int length = 0;
   below.Get_library_version(text.data(), &length);
   text = text.substr(0, std::min(text.find('\n'), text.find('\0')));

@@ -15,24 +15,25 @@
 namespace tutti::pmpi {
 
 // Every function of MPI that this library calls; the entry X(Bcast) makes the member Below::Bcast, which is PMPI_Bcast.
-#define TUTTI_PMPI_FUNCTIONS(X)                                                                                    \
-  X(Init)                                                                                                          \
-  X(Init_thread) X(Initialized) X(Finalize) X(Finalized) X(Get_library_version) X(Irecv) X(Test) X(Cancel) X(Wait) \
-      X(Comm_size) X(Comm_rank) X(Comm_test_inter) X(Comm_group) X(Comm_dup) X(Comm_free) X(Comm_create_keyval)    \
-          X(Comm_set_attr) X(Comm_get_attr) X(Comm_call_errhandler) X(Group_translate_ranks) X(Group_free)         \
-              X(Type_create_keyval) X(Type_set_attr) X(Type_get_attr) X(Type_size_x) X(Type_get_extent_x)          \
-                  X(Type_get_true_extent_x) X(Pack) X(Unpack) X(Add_error_code) X(Add_error_string) X(Allreduce)   \
-                      X(Reduce) X(Reduce_scatter) X(Reduce_scatter_block) X(Bcast) X(Allgather) X(Allgatherv)      \
-                          X(Gather) X(Scatter) X(Alltoall) X(Alltoallv) X(Barrier)
+// clang-format off
+#define TUTTI_PMPI_FUNCTIONS(X)                                                                                      \
+  X(Init) X(Init_thread) X(Initialized) X(Finalize) X(Finalized) X(Get_library_version)                             \
+  X(Irecv) X(Test) X(Cancel) X(Wait) X(Pack) X(Unpack) X(Add_error_code) X(Add_error_string)                        \
+  X(Comm_size) X(Comm_rank) X(Comm_test_inter) X(Comm_group) X(Comm_dup) X(Comm_free) X(Comm_create_keyval)         \
+  X(Comm_set_attr) X(Comm_get_attr) X(Comm_call_errhandler) X(Group_translate_ranks) X(Group_free)                  \
+  X(Type_create_keyval) X(Type_set_attr) X(Type_get_attr) X(Type_size_x) X(Type_get_extent_x)                       \
+  X(Type_get_true_extent_x)                                                                                         \
+  X(Allreduce) X(Reduce) X(Reduce_scatter) X(Reduce_scatter_block) X(Bcast) X(Allgather) X(Allgatherv) X(Gather)    \
+  X(Scatter) X(Alltoall) X(Alltoallv) X(Barrier)
 // Those with large counts (MPI 4), where the header has them; an MPI may lack them.
 #if MPI_VERSION >= 4
-#define TUTTI_PMPI_LARGE_FUNCTIONS(X)                                                                             \
-  X(Allreduce_c)                                                                                                  \
-  X(Reduce_c) X(Reduce_scatter_c) X(Reduce_scatter_block_c) X(Bcast_c) X(Allgather_c) X(Allgatherv_c) X(Gather_c) \
-      X(Scatter_c) X(Alltoall_c) X(Alltoallv_c)
+#define TUTTI_PMPI_LARGE_FUNCTIONS(X)                                                                                \
+  X(Allreduce_c) X(Reduce_c) X(Reduce_scatter_c) X(Reduce_scatter_block_c) X(Bcast_c) X(Allgather_c)                \
+  X(Allgatherv_c) X(Gather_c) X(Scatter_c) X(Alltoall_c) X(Alltoallv_c)
 #else
 #define TUTTI_PMPI_LARGE_FUNCTIONS(X)
 #endif
+// clang-format on
 
 struct Below {
 #define TUTTI_PMPI_MEMBER(name) decltype(&::PMPI_##name) name = nullptr;

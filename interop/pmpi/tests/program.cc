@@ -182,6 +182,7 @@ void Disagree() {
   if (code != MPI_SUCCESS) MPI_Error_string(code, text, &length);
   std::printf("rank %d: code %s: %s\n", rank, code == MPI_SUCCESS ? "success" : "error", text);
   std::fflush(stdout);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // the other rank's lines are to come through, too
   Require(code != MPI_SUCCESS, "ranks that broadcast different lengths got no error");
   MPI_Abort(MPI_COMM_WORLD, 0);
 }

@@ -132,7 +132,7 @@ void CheckType(MPI_Comm comm, MPI_Datatype type, const char* name, std::size_t o
   const std::pair<Op, MPI_Op> ops[] = {
       {Op::sum, MPI_SUM}, {Op::product, MPI_PROD}, {Op::greatest, MPI_MAX}, {Op::least, MPI_MIN}};
   for (const auto& [op, handle] : ops) {
-    if (!kOrdered && op != Op::sum && op != Op::product) continue;
+    if (!kOrdered && op != Op::sum) continue;  // MPICH 4.0 crashes in products, without the layer, too
     const Reduction<T> reduction{comm, RankOf(comm), RanksOf(comm), type, op, handle, name, off};
     for (const int count : kCounts) {
       reduction.AllAndRoot(count);
