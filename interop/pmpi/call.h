@@ -48,10 +48,16 @@ inline void Choose(Call& call, Collective which, bool has_data, bool computable 
   call.communicator->counts().Add(which, way);
 }
 
+// 0 for a negative count, which MPI has to report.
+template <typename Count>
+std::size_t Positive(Count count) {
+  return count > 0 ? static_cast<std::size_t>(count) : 0;
+}
+
 // Bytes of `count` elements; 0 if MPI has to report an error.
 template <typename Count>
 std::size_t BytesOf(Count count, const Datatype* type) {
-  return type != nullptr && count > 0 ? static_cast<std::size_t>(count) * type->bytes : 0;
+  return type != nullptr ? Positive(count) * type->bytes : 0;
 }
 
 // Raises an error on the communicator with this sentence as its text, and prints it. Returns what the call returns if

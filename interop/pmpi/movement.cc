@@ -1,5 +1,7 @@
 // The collectives that only move data, in blocks of one length. Ranks may describe a block by different types; its bytes
 // are the same everywhere.
+#include <tuple>
+
 #include "interop/pmpi/call.h"
 
 namespace tutti::pmpi {
@@ -15,7 +17,7 @@ struct Side {
 
 template <typename Count>
 Side SideOf(const Below& mpi, Count count, MPI_Datatype handle) {
-  return {DatatypeOf(mpi, handle), count > 0 ? static_cast<std::size_t>(count) : 0};
+  return {DatatypeOf(mpi, handle), Positive(count)};
 }
 
 std::size_t BytesOf(const Side& side) { return pmpi::BytesOf(side.count, side.type); }
@@ -40,18 +42,30 @@ int Bcast(const Below& mpi, Mpi below, void* buffer, Count count, MPI_Datatype h
   });
 }
 
+// A call in which every rank sends and receives blocks of one length.
+struct Symmetric : Call {
+  Side to, from;
+};
+
+template <typename Count>
+Symmetric BeginSymmetric(const Below& mpi, Collective which, bool in_place, Count send_count, MPI_Datatype send_type,
+                         Count receive_count, MPI_Datatype receive_type, MPI_Comm comm) {
+  Symmetric call{Begin(mpi, comm), {}, {}};
+  if (call.communicator == nullptr) return call;
+  call.to = SideOf(mpi, receive_count, receive_type);
+  call.from = in_place ? call.to : SideOf(mpi, send_count, send_type);
+  if (call.to.type != nullptr && call.from.type != nullptr) Choose(call, which, BytesOf(call.to) != 0);
+  return call;
+}
+
 template <typename Count, typename Mpi>
 int Allgather(const Below& mpi, Mpi below, const void* send, Count send_count, MPI_Datatype send_type, void* receive,
               Count receive_count, MPI_Datatype receive_type, MPI_Comm comm) {
-  auto call = Begin(mpi, comm);
-  Side to, from;
-  if (call.communicator != nullptr) {
-    to = SideOf(mpi, receive_count, receive_type);
-    from = InPlace(send) ? to : SideOf(mpi, send_count, send_type);
-    if (to.type != nullptr && from.type != nullptr) Choose(call, Collective::allgather, BytesOf(to) != 0);
-  }
+  const auto call = BeginSymmetric(mpi, Collective::allgather, InPlace(send), send_count, send_type, receive_count,
+                                   receive_type, comm);
   if (!call) return below(send, send_count, send_type, receive, receive_count, receive_type, comm);
   return Conclude(call, [&] {
+    const auto& [to, from] = std::tie(call.to, call.from);
     const auto* const own = InPlace(send) ? At(receive, static_cast<std::ptrdiff_t>(call.rank()) * to.extent()) : send;
     const Outgoing out(mpi, comm, own, from.count, *from.type);
     const Incoming in(mpi, comm, receive, to.count * call.ranks(), *to.type);
@@ -123,15 +137,11 @@ int Scatter(const Below& mpi, Mpi below, const void* send, Count send_count, MPI
 template <typename Count, typename Mpi>
 int Alltoall(const Below& mpi, Mpi below, const void* send, Count send_count, MPI_Datatype send_type, void* receive,
              Count receive_count, MPI_Datatype receive_type, MPI_Comm comm) {
-  auto call = Begin(mpi, comm);
-  Side to, from;
-  if (call.communicator != nullptr) {
-    to = SideOf(mpi, receive_count, receive_type);
-    from = InPlace(send) ? to : SideOf(mpi, send_count, send_type);
-    if (to.type != nullptr && from.type != nullptr) Choose(call, Collective::alltoall, BytesOf(to) != 0);
-  }
+  const auto call = BeginSymmetric(mpi, Collective::alltoall, InPlace(send), send_count, send_type, receive_count,
+                                   receive_type, comm);
   if (!call) return below(send, send_count, send_type, receive, receive_count, receive_type, comm);
   return Conclude(call, [&] {
+    const auto& [to, from] = std::tie(call.to, call.from);
     const Outgoing out(mpi, comm, InPlace(send) ? receive : send, from.count * call.ranks(), *from.type);
     const Incoming in(mpi, comm, receive, to.count * call.ranks(), *to.type);
     return in.Deliver(tuttiAlltoAll(out.data(), in.data(), BytesOf(from), tuttiUint8, call.tutti, nullptr));

@@ -93,11 +93,6 @@ Reduction BeginReduction(const Below& mpi, Collective which, std::size_t count, 
   return reduction;
 }
 
-template <typename Count>
-std::size_t Positive(Count count) {
-  return count > 0 ? static_cast<std::size_t>(count) : 0;
-}
-
 template <typename Count, typename Mpi>
 int AllReduce(const Below& mpi, Mpi below, const void* send, void* receive, Count count, MPI_Datatype type, MPI_Op op,
               MPI_Comm comm) {

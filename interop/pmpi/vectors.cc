@@ -126,11 +126,6 @@ Sides& CleanSides(std::size_t ranks) {
   return sides;
 }
 
-template <typename Count>
-std::size_t Positive(Count count) {
-  return count > 0 ? static_cast<std::size_t>(count) : 0;
-}
-
 // All blocks of a side. The type is not null.
 template <typename Count, typename Place>
 void SetAll(Blocks& blocks, const void* user, const Count* counts, const Place* places, const Datatype& type,
