@@ -14,7 +14,7 @@ import sys
 import textwrap
 
 # What the package exports, by kind, in the order of the page.
-SECTIONS = {"Functions": ("init", "unique_id", "group", "library_version"),
+SECTIONS = {"Functions": ("init", "unique_id", "group", "library_version", "settings"),
             "Classes": ("Communicator", "Stream", "Work", "Group", "Op", "Result"),
             "Errors": ("Error", "InvalidArgumentError", "InvalidUsageError", "RemoteError", "TimeoutError",
                        "OperatingSystemError", "CudaError", "InternalError")}

@@ -1,13 +1,12 @@
 #include "src/bootstrap/local_job.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <iterator>
-
-#include <fmt/format.h>
 
 namespace tutti::bootstrap {
 namespace {

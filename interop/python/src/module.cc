@@ -29,6 +29,13 @@ nb::tuple Version() {
   return nb::make_tuple(code / kMajor, code % kMajor / kMinor, code % kMinor);
 }
 
+nb::dict Settings() {
+  nb::dict settings;
+  const char *name = nullptr, *value = nullptr;
+  for (int index = 0; tuttiGetSetting(index, &name, &value) == tuttiSuccess; ++index) settings[name] = value;
+  return settings;
+}
+
 }  // namespace
 
 void BindLifecycle(nb::module_& module, CommunicatorClass& communicator) {
@@ -92,6 +99,9 @@ NB_MODULE(_core, module) {
       "unique_id", &UniqueId,
       "Makes an id with which ranks join: 128 bytes, which hold the address of this process and the job's secret.");
   module.def("library_version", &Version, "The version of libtutti.so: (major, minor, patch).");
+  module.def(
+      "settings", &Settings,
+      "The TUTTI_* settings of this process: {name: value}, as text. Of TUTTI_SECRET it tells only whether it is set.");
   BindStreams(module);
   CommunicatorClass communicator(module, "Communicator", nb::is_weak_referenceable());
   BindLifecycle(module, communicator);

@@ -124,10 +124,12 @@ void BindRooted(CommunicatorClass& communicator) {
       .def("scatter", &Scatter, nb::arg("send").none(), nb::arg("recv") = nb::none(), nb::arg("root") = 0,
            nb::kw_only(), nb::arg("stream") = nb::none(),
            "Rank r gets the r-th of size equal parts of root's send in recv, and returns it.\n\n"
-           "Only root's send is used; others pass None. recv has 1/size of its elements; None, possible on root only: a new\n"
+           "Only root's send is used; others pass None. recv has 1/size of its elements; None, possible on root only: "
+           "a new\n"
            "array. Raises InvalidArgumentError on root if send is no multiple of size.")
       .def("send", &Send, nb::arg("send").none(), nb::arg("peer"), nb::kw_only(), nb::arg("stream") = nb::none(),
-           "Sends an array to rank peer, which calls recv for as many elements. Waits until its data is taken, except in a\n"
+           "Sends an array to rank peer, which calls recv for as many elements. Waits until its data is taken, except "
+           "in a\n"
            "group.")
       .def("recv", &Receive, nb::arg("recv").none(), nb::arg("peer"), nb::kw_only(), nb::arg("stream") = nb::none(),
            "Receives into recv, of any shape, as many elements as rank peer sends, and returns recv.");

@@ -129,6 +129,7 @@ def test_kinds():
 
 def test_versions():
     assert tutti.__version__ == ".".join(map(str, tutti.library_version()))
+    assert int(tutti.settings()["TUTTI_INIT_TIMEOUT_MS"]) >= 0
     header = os.path.join(os.path.dirname(__file__), "../../../include/tutti/tutti.h")
     with open(header, encoding="utf-8") as file:
         text = file.read()

@@ -51,7 +51,11 @@ def test_slurm_variables():
 def test_mpirun_on_one_host(launcher):
     if shutil.which(launcher[0]) is None:
         pytest.skip(f"{launcher[0]} is not installed")
-    assert lines([*launcher, "-n", "3", sys.executable, "-c", PROGRAM]) == [f"{rank} 3 [0, 1, 2]" for rank in range(3)]
+    wanted = [f"{rank} 3 [0, 1, 2]" for rank in range(3)]
+    assert lines([*launcher, "-n", "3", sys.executable, "-c", PROGRAM]) == wanted
+    # A script between the launcher and the rank.
+    script = ["bash", "-c", '"$0" -c "$1"; exit', sys.executable, PROGRAM]
+    assert lines([*launcher, "-n", "3", *script]) == wanted
 
 
 def test_no_numpy():

@@ -292,6 +292,24 @@ def test_a_job_of_one_actor():
     leave(one, "one")
 
 
+def test_groups_of_rays_experimental_interface():
+    pytest.importorskip("torch")  # which that interface imports
+    from ray.experimental.collective import create_collective_group, destroy_collective_group
+
+    def body(_, name):
+        mine = np.ones(5)
+        collective.allreduce(mine, name)
+        return mine.tolist()
+
+    pair = actors_of(2)
+    for name in ("first", "second"):
+        group = create_collective_group(pair, backend="tutti", name=name)
+        assert on_all(pair, body, name) == [[2.0] * 5] * 2
+        destroy_collective_group(group)
+    for actor in pair:
+        ray.kill(actor)
+
+
 def test_two_hosts():
     """Sets of namespaces with a network between them."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}  # the other cluster's

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 
 from ._communicator import Communicator, init
-from ._core import Work, library_version, unique_id
+from ._core import Work, library_version, settings, unique_id
 from ._errors import (CudaError, Error, InternalError, InvalidArgumentError, InvalidUsageError, OperatingSystemError,
                       RemoteError, Result, TimeoutError)
 from ._grouping import Group, group
@@ -32,4 +32,4 @@ class Op(enum.IntEnum):
 
 __all__ = ["Communicator", "CudaError", "Error", "Group", "InternalError", "InvalidArgumentError", "InvalidUsageError",
            "Op", "OperatingSystemError", "RemoteError", "Result", "Stream", "TimeoutError", "Work", "group", "init",
-           "library_version", "unique_id"]
+           "library_version", "settings", "unique_id"]

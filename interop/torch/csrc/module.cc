@@ -1,4 +1,5 @@
-// The Python module tutti_torch._C_*, one for each PyTorch (python/tutti_torch/_builds.py): makes backends for torch.distributed, where tutti_torch/__init__.py registers it.
+// The Python module tutti_torch._C_*, one for each PyTorch (python/tutti_torch/_builds.py): makes backends for
+// torch.distributed, where tutti_torch/__init__.py registers it.
 #include <torch/csrc/utils/pybind.h>
 
 #include "interop/torch/csrc/backend.h"

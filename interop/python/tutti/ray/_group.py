@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,8 +15,6 @@ from ._meeting import meeting
 
 _OPS = {ReduceOp.SUM: "sum", ReduceOp.PRODUCT: "prod", ReduceOp.MIN: "min", ReduceOp.MAX: "max"}
 _HOST_MEMORY = -1  # as a device
-# TUTTI_INIT_TIMEOUT_MS and its default; the library itself reads it for everything else.
-_INIT_TIMEOUT_MS = 120_000
 # Above this, what the kernel takes for fresh memory is small beside the call, and memory is dear.
 _KEPT_BYTES = 64 << 20
 
@@ -54,7 +51,7 @@ class TuttiGroup(BaseGroup):
         options = {"name": group_name, "device": _HOST_MEMORY, **self.options}
         seconds = options.get("init_timeout")
         if seconds is None:
-            seconds = int(os.environ.get("TUTTI_INIT_TIMEOUT_MS") or _INIT_TIMEOUT_MS) / 1000
+            seconds = int(tutti.settings()["TUTTI_INIT_TIMEOUT_MS"]) / 1000
         with meeting(group_name, rank, seconds) as comm_id:
             self.communicator = tutti.init(rank, world_size, comm_id, **options)
         self._scratch: dict[Any, Any] = {}
