@@ -28,7 +28,9 @@
  *               Groups and the last error of a call without a communicator belong to the calling thread.
  * Order         All ranks of a communicator call the same collectives in the same order. A rank that does not is
  *               reported on every rank, naming both calls. Calls that several threads make on one stream are ordered by
- *               when they return; this order must be the same on all ranks.
+ *               when they return; this order must be the same on all ranks. Calls of one thread run in the order in
+ *               which it makes them, also if some of them are on streams, or on several: a call waits for earlier
+ *               ones on its communicator. (The work of CUDA streams is ordered by CUDA's rules alone.)
  * Processes     A communicator or stream belongs to the process that made it. In a child of fork() every call on it
  *               returns tuttiInvalidUsage; the child may make its own communicators and streams. A process may exit
  *               while they are alive; its peers detect that. Peers on the same host do not detect that a rank calls

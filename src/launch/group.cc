@@ -1,14 +1,13 @@
 #include "src/launch/group.h"
 
 #include <algorithm>
-#include <future>
 #include <map>
 #include <memory>
 #include <thread>
 
 #include "base/threads/quiet_thread.h"
+#include "src/launch/calls.h"
 #include "src/launch/device_launcher.h"
-#include "src/launch/entries.h"
 #include "src/launch/locked_together.h"
 
 namespace tutti::launch {
@@ -16,18 +15,6 @@ namespace tutti::launch {
 constinit thread_local int open_groups = 0;
 
 namespace {
-
-struct RunPlace {
-  std::shared_ptr<Stream> stream;  // null: synchronous
-  bool on_device = false;
-  cuda_transport::CuStream cuda_stream = nullptr;
-};
-
-struct Call {
-  std::shared_ptr<tuttiComm> handle;
-  plan::Operation operation;
-  RunPlace place;
-};
 
 struct Group {
   std::vector<Call> calls;
@@ -71,11 +58,6 @@ RunPlace PlaceOf(tuttiComm& handle, const plan::Operation& operation, tuttiStrea
   return {handle.background};
 }
 
-// Returns the first failure, which `handle` and this thread remember.
-tuttiResult_t Conclude(tuttiComm& handle, const std::optional<Error>& failure) {
-  return failure ? Remember(&handle, *failure) : tuttiSuccess;
-}
-
 // Enqueues calls on GPUs. Waits only for other ranks' calls, where launches are shared.
 tuttiResult_t EnqueueOnDevices(const std::vector<Call>& calls) {
   std::vector<DeviceLaunched> launched;
@@ -92,108 +74,6 @@ tuttiResult_t EnqueueOnDevices(const std::vector<Call>& calls) {
     if (result != tuttiSuccess) return result;
   }
   return Conclude(*calls.front().handle, EnqueueAll(launched));
-}
-
-// REQUIRES: all calls' handles are entered. Each handle is left as soon as its own part is over.
-tuttiResult_t RunCalls(const std::vector<Call>& calls, Entries& entries, host::WhoWaits who) {
-  if (calls.size() == 1 && calls[0].operation.collective_call()) {
-    auto& communicator = *calls[0].handle->communicator;
-    const std::lock_guard lock(communicator);
-    return Conclude(*calls[0].handle, RunOne(communicator, calls[0].operation, who));
-  }
-  std::vector<Launched> launched;
-  std::map<const comm::Communicator*, tuttiComm*> handles;
-  for (const auto& call : calls) {
-    launched.push_back({call.handle->communicator.get(), call.operation});
-    handles.emplace(call.handle->communicator.get(), call.handle.get());
-  }
-  const auto failure = RunAll(launched, who, [&](comm::Communicator& communicator, const auto& own) {
-    auto& handle = *handles.at(&communicator);
-    Conclude(handle, own);
-    entries.Leave(handle);
-  });
-  return failure ? Remember(nullptr, *failure) : tuttiSuccess;
-}
-
-// Calls that wait on streams until they run. An abort does not wait for them: the calls of an aborted communicator are
-// skipped, and the others run without them.
-class QueuedCalls {
- public:
-  // REQUIRES: all calls' handles are entered. Throws tuttiSystemError if there are too many.
-  explicit QueuedCalls(std::vector<Call> calls) : calls_(std::move(calls)) {
-    for (const auto& call : calls_) pending_.Add(call.handle);
-  }
-
-  tuttiResult_t Run(host::WhoWaits who) {
-    const auto result = GuardResult(nullptr, [&] { return RunThose(who); });
-    // Must end before the result is visible.
-    pending_.End();
-    return result;
-  }
-
-  // Returns a predicate that is true if none of the calls on `stream` will run.
-  static std::function<bool()> IsVoid(const std::vector<Call>& calls, const Stream* stream) {
-    std::vector<std::shared_ptr<tuttiComm>> handles;
-    for (const auto& call : calls) {
-      if (call.place.stream.get() == stream) handles.push_back(call.handle);
-    }
-    return [handles = std::move(handles)] {
-      return std::ranges::all_of(handles, [](const auto& handle) { return handle->life.Look().aborting(); });
-    };
-  }
-
- private:
-  tuttiResult_t RunThose(host::WhoWaits who) {
-    Entries entries;
-    std::vector<Call> alive;
-    std::optional<Error> gone;
-    for (auto& call : calls_) {
-      if (entries.EnterPending(call.handle)) {
-        alive.push_back(std::move(call));
-      } else {
-        gone = Error(tuttiRemoteError, "comm was aborted before a call that was queued on a stream began");
-        Remember(call.handle.get(), *gone);
-      }
-    }
-    const auto result = alive.empty() ? tuttiSuccess : RunCalls(alive, entries, who);
-    return result == tuttiSuccess && gone ? gone->code() : result;
-  }
-
-  std::vector<Call> calls_;
-  PendingHandles pending_;
-};
-
-// Puts the calls on their streams. Waits for calls without a stream, which run together with the others.
-tuttiResult_t Queue(std::vector<Call> calls, Entries& entries) {
-  std::vector<SharedPart> parts;
-  bool waits = false;
-  bool in_progress = false;
-  for (const auto& call : calls) {
-    const auto& stream = call.place.stream;
-    if (stream == nullptr) {
-      waits = true;
-    } else if (std::ranges::none_of(parts, [&](const auto& part) { return part.stream == stream; })) {
-      parts.push_back({stream, QueuedCalls::IsVoid(calls, stream.get())});
-    }
-    in_progress = in_progress || (stream != nullptr && stream == call.handle->background);
-  }
-  for (auto& call : calls) call.place.stream = nullptr;  // a task must not hold its own stream
-  const auto queued = std::make_shared<QueuedCalls>(std::move(calls));
-  const auto outcome = std::make_shared<std::promise<tuttiResult_t>>();
-  auto future = outcome->get_future();
-  // A caller that waits for some of them does no other work.
-  const auto who = waits ? host::WhoWaits::caller : host::WhoWaits::stream;
-  const auto sentence = std::make_shared<std::string>();
-  EnqueueOnAll(parts, [queued, outcome, who, sentence] {
-    const auto result = queued->Run(who);
-    if (result != tuttiSuccess) *sentence = LastError(nullptr);
-    outcome->set_value(result);
-    return result;
-  });
-  if (!waits) return in_progress ? tuttiInProgress : tuttiSuccess;
-  entries.LeaveAll();  // they count as pending; aborting one must not wait for the others' streams
-  const auto result = future.get();
-  return result == tuttiSuccess ? result : Remember(nullptr, Error(result, *sentence));
 }
 
 tuttiResult_t Dispatch(std::vector<Call> calls) {
@@ -214,7 +94,9 @@ tuttiResult_t Dispatch(std::vector<Call> calls) {
     if (result != tuttiSuccess || calls.empty()) return result;
   }
   const bool synchronous = std::ranges::all_of(calls, [](const Call& c) { return c.place.stream == nullptr; });
-  return synchronous ? RunCalls(calls, entries, host::WhoWaits::caller) : Queue(std::move(calls), entries);
+  if (!synchronous) return Queue(std::move(calls), entries);
+  const auto gone = Guard(nullptr, [&] { entries.AwaitTurns(); });
+  return gone == tuttiSuccess ? RunCalls(calls, entries, host::WhoWaits::caller) : gone;
 }
 
 // Runs all joins at once, each in its own thread. Returns the first failure, which this thread remembers.
@@ -263,7 +145,7 @@ tuttiResult_t SubmitElsewhere(tuttiComm& handle, const plan::Operation& operatio
   if (operation.point_to_point() && operation.root == handle.rank.load(std::memory_order_relaxed)) {
     Throw(tuttiInvalidUsage, "peer {} is this rank itself: put the send and its receive in one group", operation.root);
   }
-  if (place.on_device || place.stream != nullptr || operation.one_sided()) {
+  if (place.on_device || place.stream != nullptr || operation.one_sided() || CallsWait(handle)) {
     return Dispatch({{handle.shared_from_this(), operation, std::move(place)}});
   }
   return RunHere(handle, operation);
@@ -377,7 +259,8 @@ double SimulateGroup() {
 }
 
 tuttiResult_t Submit(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream) {
-  const bool usual = open_groups == 0 && stream == nullptr && operation.collective_call() && RunsInCaller(handle);
+  const bool usual = open_groups == 0 && stream == nullptr && operation.collective_call() && RunsInCaller(handle) &&
+                     !CallsWait(handle);
   return usual ? RunHere(handle, operation) : SubmitElsewhere(handle, operation, stream);
 }
 

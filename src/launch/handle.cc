@@ -103,30 +103,12 @@ comm::Communicator& Made(tuttiComm& handle) {
   throw Error(handle.background_failure, handle.last_error);
 }
 
-ControlTurn::ControlTurn(std::shared_ptr<tuttiComm> handle) : handle_(std::move(handle)) {
-  const std::lock_guard lock(handle_->mutex);
-  number_ = handle_->next_turn++;
-  handle_->turns.insert(number_);
-}
-
-void ControlTurn::End() {
-  const std::lock_guard lock(handle_->mutex);
-  handle_->turns.erase(number_);
-}
-
 void ControlTurn::Await(const std::atomic<bool>* cancel) const {
-  diagnostics::Patience patience;
-  for (;;) {
-    {
-      const std::lock_guard lock(handle_->mutex);
-      if (*handle_->turns.begin() == number_) return;
-    }
-    if (handle_->life.Look().aborting()) ThrowGone();
-    if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
-      Throw(tuttiInvalidUsage, "the communicator was aborted in this process while it was being made");
-    }
-    patience.Pause();
-  }
+  const auto aborting = [this] { return handle_->life.Look().aborting(); };
+  const auto canceled = [cancel] { return cancel != nullptr && cancel->load(std::memory_order_relaxed); };
+  if (turn_.Await([&] { return aborting() || canceled(); })) return;
+  if (aborting()) ThrowGone();
+  Throw(tuttiInvalidUsage, "the communicator was aborted in this process while it was being made");
 }
 
 tuttiResult_t Remember(tuttiComm* handle, const Error& error) {

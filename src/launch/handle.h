@@ -7,7 +7,6 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "src/communicator/communicator.h"
 #include "src/launch/lifecycle.h"
 #include "src/launch/stream.h"
+#include "src/launch/turns.h"
 #include "src/launch/user_ops.h"
 
 // Everything that outlives a call on the handle (queued calls, a group's calls, waits for its end) shares it. So the
@@ -36,14 +36,16 @@ struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
   // Runs the work of a non-blocking communicator, its joining first.
   std::shared_ptr<tutti::launch::Stream> background;
 
+  // Of control calls that all ranks make in the same order (Split, Grow, windows), even if several wait in the background
+  // or in a group: see ControlTurn.
+  tutti::launch::Turns control_turns;
+  // Of calls that wait on streams, and of those made meanwhile.
+  tutti::launch::Turns turns;
+
   std::mutex mutex;                           // guards the rest
   tuttiResult_t background_failure = tuttiSuccess;  // of a non-blocking communicator's join or Finalize
   std::string last_error;                     // returned by tuttiGetLastError; kept until the next failure
   tutti::launch::UserOps user_ops;
-  // Control calls that all ranks make in the same order (Split, Grow, windows), even if several wait in the background
-  // or in a group: see ControlTurn.
-  std::set<std::uint64_t> turns;
-  std::uint64_t next_turn = 0;
 };
 
 namespace tutti::launch {
@@ -120,34 +122,30 @@ inline comm::Communicator& Usable(tuttiComm& handle) {
   return communicator;
 }
 
-// The place of a control call among those of one communicator, taken when the user makes the call. The calls run one
-// after the other in this order, on every rank, whichever threads run them.
+// The turn of a control call among those of one communicator.
 class ControlTurn {
  public:
-  explicit ControlTurn(std::shared_ptr<tuttiComm> handle);
-  ~ControlTurn() { End(); }
-  ControlTurn(const ControlTurn&) = delete;
-  ControlTurn& operator=(const ControlTurn&) = delete;
+  explicit ControlTurn(std::shared_ptr<tuttiComm> handle)
+      : handle_(std::move(handle)), turn_(std::shared_ptr<Turns>(handle_, &handle_->control_turns)) {}
   // Returns when all turns before this one are over; the result's destructor ends this one. Throws if the communicator,
   // or the one being made with `cancel`, is aborted before that.
   struct Taken {
-    ControlTurn& turn;
-    explicit Taken(ControlTurn& mine) : turn(mine) {}
+    Turn& turn;
+    explicit Taken(Turn& mine) : turn(mine) {}
     ~Taken() { turn.End(); }
     Taken(const Taken&) = delete;
     Taken& operator=(const Taken&) = delete;
   };
   Taken Take(const std::atomic<bool>* cancel = nullptr) {
     Await(cancel);
-    return Taken(*this);
+    return Taken(turn_);
   }
 
  private:
   void Await(const std::atomic<bool>* cancel) const;
-  void End();
 
-  std::shared_ptr<tuttiComm> handle_;
-  std::uint64_t number_;
+  const std::shared_ptr<tuttiComm> handle_;
+  Turn turn_;
 };
 
 // Keeps a failure for tuttiGetLastError (of the handle, or of this thread when it is null) and returns its code.

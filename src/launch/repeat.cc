@@ -51,10 +51,12 @@ class Entered {
                                                       tuttiStream_t stream) noexcept {
   if (open_groups != 0 || stream != nullptr || handle == nullptr || !handle->birthmark.OfThisProcess()) [[unlikely]]
     return std::nullopt;
-  if (!handle->life.EnterOperation().admitted) [[unlikely]]
+  const auto entry = handle->life.EnterOperation();
+  if (!entry.admitted) [[unlikely]]
     return std::nullopt;
   const Entered entered(*handle);
-  if (!RunsInCaller(*handle)) [[unlikely]]
+  // While calls wait on streams, this one needs a turn.
+  if (entry.state.pending() != 0 || !RunsInCaller(*handle)) [[unlikely]]
     return std::nullopt;
   auto& communicator = *handle->communicator;
   const std::lock_guard lock(communicator);

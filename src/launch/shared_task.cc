@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/fork_safe_mutex.h"
 #include "base/threads/made_once.h"
 #include "src/launch/stream.h"
 
@@ -33,7 +32,10 @@ class SharedTask {
   }
 
   // Some streams will not arrive, so the work is not done.
-  void Cancel() { Conclude(tuttiInvalidArgument); }
+  void Cancel() {
+    work_ = nullptr;
+    Conclude(tuttiInvalidArgument);
+  }
 
  private:
   static constexpr std::chrono::milliseconds kLookEvery{20};
@@ -53,13 +55,12 @@ class SharedTask {
   std::optional<tuttiResult_t> result_;
 };
 
-// Held while a task is put on its streams, so that all streams have shared tasks in the same order.
-ForkSafeMutex& OneAtATime() {
+}  // namespace
+
+ForkSafeMutex& QueueingOrder() {
   static constinit MadeOnce<ForkSafeMutex> mutex;
   return mutex.Get();
 }
-
-}  // namespace
 
 void EnqueueOnAll(std::span<const SharedPart> parts, std::function<tuttiResult_t()> work) {
   if (parts.size() == 1) {
@@ -67,7 +68,6 @@ void EnqueueOnAll(std::span<const SharedPart> parts, std::function<tuttiResult_t
     return;
   }
   const auto task = std::make_shared<SharedTask>(parts.size(), std::move(work));
-  const std::lock_guard lock(OneAtATime());
   try {
     for (const auto& [stream, is_void] : parts) {
       stream->Enqueue([task, is_void = is_void] { return task->Arrive(is_void); });

@@ -9,6 +9,7 @@
 #include <span>
 #include <thread>
 
+#include "base/fork_safe_mutex.h"
 #include "base/process_mark.h"
 #include "tutti/tutti.h"
 
@@ -55,14 +56,18 @@ class Stream {
 // if one of the streams takes no more tasks.
 //
 // Streams cannot block each other forever this way. A task waits for earlier tasks on its streams, for its other
-// streams to arrive, and for nothing else in this process. "Put on before" is one order for all tasks, because a task
-// is put on all its streams in one step. So all streams of the first unfinished task have arrived at it. It then waits
-// only for other ranks, and every operation bounds that wait by its own failure detector and timeout.
+// streams to arrive, and for the turns of earlier calls (entries.h). "Put on before" is one order for all tasks, because
+// a task is put on all its streams in one step. So all streams of the first unfinished task have arrived at it. It then
+// waits only for other ranks, and every operation bounds that wait by its own failure detector and timeout.
+//
+// REQUIRES: QueueingOrder() is held.
 struct SharedPart {
   std::shared_ptr<Stream> stream;
   std::function<bool()> is_void;
 };
 void EnqueueOnAll(std::span<const SharedPart> parts, std::function<tuttiResult_t()> work);
+// Held while calls take their turns and are put on streams, so that this happens in one order for the whole process.
+ForkSafeMutex& QueueingOrder();
 
 // The object behind a tuttiStream_t of this library. Such a handle may also be a CUDA stream, or be used after it was
 // destroyed: only the register distinguishes these.

@@ -2,7 +2,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 #include "testing/ranks.h"
 
@@ -236,6 +238,74 @@ TEST(Streams, AGroupMaySpanSeveral) {
     ASSERT_TRUE(Ok(tuttiStreamSynchronize(two)));
     EXPECT_EQ(a, 1);
     EXPECT_EQ(b, 2.0F * (1 << 20));
+  });
+}
+
+// The order of the calls, not of the threads that run them, decides which call of one rank meets which of another.
+TEST(Streams, CallsOnOneCommunicatorKeepTheirOrder) {
+  constexpr int kRounds = 200;
+  RunRanks(2, [](Rank& self) {
+    const auto comm = self.Join();
+    const Stream one, two;
+    float sum = 1, most = static_cast<float>(self.rank());
+    std::array<std::int32_t, 2> numbers{};
+    for (int round = 0; round < kRounds; ++round) {
+      if (self.rank() == 0) numbers = {round, -round};
+      ASSERT_TRUE(Ok(tuttiAllReduce(&sum, &sum, 1, kF, tuttiAvg, comm, one)));
+      ASSERT_TRUE(Ok(tuttiAllReduce(&most, &most, 1, kF, tuttiMax, comm, two)));
+      ASSERT_TRUE(Ok(tuttiBroadcast(numbers.data(), numbers.data(), 2, tuttiInt32, 0, comm, nullptr)));
+      EXPECT_EQ(numbers[1], -round);
+      EXPECT_EQ(most, 1) << "the broadcast did not wait for the calls before it";
+    }
+    ASSERT_TRUE(Ok(tuttiStreamSynchronize(one)));
+    EXPECT_EQ(sum, 1);
+  });
+}
+
+TEST(Streams, AGroupKeepsTheOrderOfEachCommunicator) {
+  RunRanks(2, [](Rank& self) {
+    const auto first = self.Join(nullptr, 0), second = self.Join(nullptr, 1);
+    const Stream one, two;
+    float a = 1, b = 2, c = 3;
+    for (int round = 0; round < 50; ++round) {
+      ASSERT_TRUE(Ok(tuttiAllReduce(&a, &a, 1, kF, tuttiMax, first, one)));
+      ASSERT_TRUE(Ok(tuttiReduce(&b, &b, 1, kF, tuttiMax, 0, second, two)));
+      ASSERT_TRUE(Ok(tuttiGroupStart()));  // waits for both
+      ASSERT_TRUE(Ok(tuttiBroadcast(&a, &a, 1, kF, 0, first, nullptr)));
+      ASSERT_TRUE(Ok(tuttiBroadcast(&b, &b, 1, kF, 0, second, nullptr)));
+      ASSERT_TRUE(Ok(tuttiGroupEnd()));
+      ASSERT_TRUE(Ok(tuttiGroupStart()));  // on the other streams
+      ASSERT_TRUE(Ok(tuttiAllReduce(&c, &c, 1, kF, tuttiMin, first, two)));
+      ASSERT_TRUE(Ok(tuttiBarrier(second, one)));
+      ASSERT_TRUE(Ok(tuttiGroupEnd()));
+    }
+    ASSERT_TRUE(Ok(tuttiStreamSynchronize(one)));
+    ASSERT_TRUE(Ok(tuttiStreamSynchronize(two)));
+    EXPECT_EQ(a + b + c, 6);
+  });
+}
+
+// The call in this thread waits for one behind which the other communicator's call never comes.
+TEST(Streams, AnAbortEndsTheWaitForATurn) {
+  RunRanks(2, [](Rank& self) {
+    const auto stuck = self.Join(nullptr, 0);
+    auto comm = self.Join(nullptr, 1);
+    const tuttiComm_t handle = comm;
+    const Stream stream;
+    if (self.rank() == 0) {
+      float a = 1, b = 2, c = 3;
+      ASSERT_TRUE(Ok(tuttiAllReduce(&a, &a, 1, kF, tuttiSum, stuck, stream)));
+      ASSERT_TRUE(Ok(tuttiAllReduce(&b, &b, 1, kF, tuttiSum, comm, stream)));
+      std::thread aborting([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        EXPECT_TRUE(Ok(tuttiCommAbort(comm.Release())));
+      });
+      EXPECT_EQ(tuttiAllReduce(&c, &c, 1, kF, tuttiSum, handle, nullptr), tuttiInvalidArgument);
+      aborting.join();
+      EXPECT_TRUE(Ok(tuttiCommRevoke(stuck, TUTTI_REVOKE_DEFAULT)));
+      EXPECT_NE(tuttiStreamSynchronize(stream), tuttiSuccess);
+    }
+    self.Meet();
   });
 }
 

@@ -81,6 +81,9 @@ nanobind::object Perform(Communicator& communicator, nanobind::handle stream, co
   if (stream.is_none() && Group::Open() == nullptr) [[likely]] {
     Arrays arrays;
     auto prepared = prepare(arrays);
+    Turns turns;
+    turns.TakeIfBusy(communicator.shared_handle());
+    turns.Await();
     handle.Run([&] { return prepared.run(nullptr); });
     return std::move(prepared.result);
   }

@@ -50,6 +50,9 @@ std::optional<Work> Group::End(Stream* stream) {
     return std::nullopt;
   }
   if (stream != nullptr) return stream->Enqueue(calls, std::move(kept));
+  Turns turns;
+  for (const auto& call : calls) turns.TakeIfBusy(call.handle);
+  turns.Await();
   Outcome outcome;
   {
     std::vector<std::unique_ptr<MainThreadInside>> inside;

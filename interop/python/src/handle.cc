@@ -1,5 +1,6 @@
 #include "handle.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 
@@ -54,22 +55,33 @@ std::string Handle::LastError() const {
   return tuttiGetLastError(get());
 }
 
-void Handle::AddPending() {
+std::uint64_t Handle::TakeTurn() {
   const std::lock_guard lock(mutex_);
-  ++pending_;
+  turns_.insert(next_turn_);
+  waiting_.store(turns_.size(), std::memory_order_relaxed);
+  return next_turn_++;
 }
 
-void Handle::EndPending() {
-  const std::lock_guard lock(mutex_);
-  if (--pending_ == 0) none_pending_.notify_all();
+bool Handle::AwaitTurn(std::uint64_t turn, std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [&] { return stopped_ || *turns_.begin() == turn; });
 }
 
-void Handle::AwaitPending() {
-  for (bool waited = false; !waited;) {
+void Handle::EndTurn(std::uint64_t turn) {
+  {
+    const std::lock_guard lock(mutex_);
+    turns_.erase(turn);
+    waiting_.store(turns_.size(), std::memory_order_relaxed);
+  }
+  changed_.notify_all();
+}
+
+void Handle::AwaitIdle() {
+  for (bool idle = !busy(); !idle;) {
     {
       const nb::gil_scoped_release released;
       std::unique_lock lock(mutex_);
-      waited = none_pending_.wait_for(lock, kSignalPeriod, [this] { return pending_ == 0; });
+      idle = changed_.wait_for(lock, kSignalPeriod, [this] { return turns_.empty(); });
     }
     CheckSignals();
   }
@@ -77,7 +89,7 @@ void Handle::AwaitPending() {
 
 void Handle::Close() {
   if (!open_) return;
-  AwaitPending();
+  AwaitIdle();
   if (!open_) return;  // another thread was faster
   open_ = false;
   freed_ = true;
@@ -89,7 +101,10 @@ void Handle::Close() {
     result = tuttiCommDestroy(communicator_);
     if (result != tuttiSuccess) message = LastError();
   }
-  if (result != tuttiSuccess) FailCall(result, message);
+  if (result == tuttiSuccess) return;
+  CheckSignals();
+  // Ctrl-C came before, and its thread only now: the communicator is gone, as it should be.
+  if (!interrupted_) Fail(result, message);
 }
 
 void Handle::Abort() {
@@ -99,7 +114,10 @@ void Handle::Abort() {
   {
     const nb::gil_scoped_release released;
     tuttiCommAbort(communicator_);
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
   }
+  changed_.notify_all();
 }
 
 void Handle::Revoke() {
@@ -115,13 +133,47 @@ void Handle::Revoke() {
 void Handle::Interrupt() {
   const tuttiComm_t communicator = get();
   if (main_thread_inside_ == 0 || communicator == nullptr) return;
-  const bool joining = !open_;
+  const bool joining_or_closing = !open_;
+  interrupted_ = interrupted_ || joining_or_closing;
   const nb::gil_scoped_release released;
-  if (joining) {
+  if (joining_or_closing) {
     tuttiCommAbort(communicator);
   } else {
     tuttiCommRevoke(communicator, TUTTI_REVOKE_DEFAULT);
   }
+}
+
+constinit thread_local bool Turns::in_stream = false;
+
+void Turns::Take(const std::shared_ptr<Handle>& handle) {
+  const bool taken = std::ranges::any_of(taken_, [&](const auto& each) { return each.first == handle; });
+  if (!taken) taken_.emplace_back(handle, handle->TakeTurn());
+}
+
+void Turns::Await() {
+  for (const auto& [handle, turn] : taken_) {
+    const MainThreadInside inside(*handle);
+    for (bool come = false; !come;) {
+      {
+        const nb::gil_scoped_release released;
+        come = handle->AwaitTurn(turn, kSignalPeriod);
+      }
+      CheckSignals();
+    }
+    handle->RequireOpen();
+  }
+}
+
+void Turns::AwaitWithoutGil() {
+  constexpr std::chrono::hours kLong(1);
+  for (const auto& [handle, turn] : taken_) {
+    while (!handle->AwaitTurn(turn, kLong)) continue;
+  }
+}
+
+void Turns::End() {
+  for (const auto& [handle, turn] : taken_) handle->EndTurn(turn);
+  taken_.clear();
 }
 
 }  // namespace tutti_python

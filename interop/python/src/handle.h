@@ -6,11 +6,18 @@
 
 #include <nanobind/nanobind.h>
 #include <tutti/tutti.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "failure.h"
 
@@ -50,10 +57,18 @@ class Handle {
   template <typename Call>
   void RunFor(const Handle& parent, const Call& call);
 
-  // For calls on streams. EndPending needs no GIL. AwaitPending waits, with the GIL released, until none is pending.
-  void AddPending();
-  void EndPending();
-  void AwaitPending();
+  // Calls run in the order in which Python made them, whichever streams they are on. So a call on a stream takes a turn,
+  // and so does one that runs at once while others wait (Turns). The GIL makes this one order for all communicators, so
+  // calls cannot block each other forever.
+  std::uint64_t TakeTurn();
+  // Waits until the turns before this one are over, or the communicator is stopped. Any thread; needs no GIL. False: not
+  // within the time.
+  bool AwaitTurn(std::uint64_t turn, std::chrono::milliseconds time);
+  void EndTurn(std::uint64_t turn);  // any thread; needs no GIL
+  // Turns are taken. Any thread. In a child of fork() nobody would end them, and the library refuses calls.
+  bool busy() const { return waiting_.load(std::memory_order_relaxed) != 0 && process_ == getpid(); }
+  // Waits, with the GIL released, until all turns are over.
+  void AwaitIdle();
 
   // Closes: waits for calls on streams, then destroys. Does nothing if that has happened.
   void Close();
@@ -75,10 +90,15 @@ class Handle {
   bool freed_ = false;  // by Close or Abort
   int rank_ = 0;
   int size_ = 0;
+  bool interrupted_ = false;    // while it was made or closed
   int main_thread_inside_ = 0;  // calls of the main thread that may wait now
   std::mutex mutex_;
-  std::condition_variable none_pending_;
-  int pending_ = 0;  // under mutex_
+  std::condition_variable changed_;
+  std::set<std::uint64_t> turns_;  // under mutex_
+  std::uint64_t next_turn_ = 0;    // under mutex_
+  bool stopped_ = false;           // under mutex_
+  const pid_t process_ = getpid();
+  std::atomic<std::size_t> waiting_{0};  // the size of turns_
 };
 
 bool IsMainThread();
@@ -103,6 +123,34 @@ class MainThreadInside {
 
  private:
   Handle* handle_;
+};
+
+// The turns of a call, or of a group's calls, one on each communicator. They end with this object at the latest.
+class Turns {
+ public:
+  Turns() = default;
+  ~Turns() { End(); }
+  Turns(const Turns&) = delete;
+  Turns& operator=(const Turns&) = delete;
+
+  void Take(const std::shared_ptr<Handle>& handle);
+  // For a call that runs in this thread now: it needs a turn only if calls on streams wait.
+  void TakeIfBusy(const std::shared_ptr<Handle>& handle) {
+    if (handle->busy() && !in_stream) [[unlikely]]
+      Take(handle);
+  }
+  // Waits with the GIL released. Ctrl-C ends the wait. Raises InvalidUsageError if a communicator is closed meanwhile.
+  void Await();
+  // In a stream's thread, which neither has the GIL nor sees Ctrl-C.
+  void AwaitWithoutGil();
+  void End();  // needs no GIL
+
+  // This thread is a stream's. A call that a callback makes there runs at once, because the calls that wait on the
+  // stream wait for the callback.
+  static constinit thread_local bool in_stream;
+
+ private:
+  std::vector<std::pair<std::shared_ptr<Handle>, std::uint64_t>> taken_;
 };
 
 template <typename Call>

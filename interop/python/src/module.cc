@@ -95,6 +95,8 @@ void BindLifecycle(nb::module_& module, CommunicatorClass& communicator) {
 
 NB_MODULE(_core, module) {
   using namespace tutti_python;
+  // A process that ends leaves to the system what calls on streams use then, which nanobind would report.
+  nb::set_leak_warnings(false);
   module.def(
       "unique_id", &UniqueId,
       "Makes an id with which ranks join: 128 bytes, which hold the address of this process and the job's secret.");

@@ -153,6 +153,7 @@ void Stream::FinishTasks(State& state) {
 }
 
 void Stream::Loop(const std::shared_ptr<State>& state) {
+  Turns::in_stream = true;
   while (true) {
     std::shared_ptr<Task> task;
     {

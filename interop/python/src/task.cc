@@ -31,10 +31,11 @@ Outcome RunCalls(const std::vector<Call>& calls) {
 }
 
 Task::Task(std::vector<Call> calls, KeptPointer kept) : calls_(std::move(calls)), kept_(std::move(kept)) {
-  for (const auto& call : calls_) call.handle->AddPending();
+  for (const auto& call : calls_) turns_.Take(call.handle);
 }
 
 bool Task::Run() {
+  turns_.AwaitWithoutGil();
   auto outcome = RunCalls(calls_);
   bool must_call = false;
   {
@@ -44,7 +45,7 @@ bool Task::Run() {
     must_call = !kept_->callbacks.empty();
   }
   ended_.notify_all();
-  for (const auto& call : calls_) call.handle->EndPending();
+  turns_.End();
   return must_call;
 }
 

@@ -60,12 +60,12 @@ Outcome RunCalls(const std::vector<Call>& calls);
 
 class Task {
  public:
-  // Counts as pending on the calls' communicators until it has run. Needs the GIL.
+  // Takes turns on the calls' communicators, until it has run. Needs the GIL.
   Task(std::vector<Call> calls, KeptPointer kept);
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
-  // Runs the calls, and wakes those who wait. Returns whether callbacks are to be run. Any thread; needs no GIL.
+  // Runs the calls in their turns, and wakes those who wait. Returns whether callbacks are to be run. Any thread; needs no GIL.
   bool Run();
   // After Run: runs the callbacks and frees the arrays, not the result. Needs the GIL.
   void Finish();
@@ -84,6 +84,7 @@ class Task {
 
  private:
   std::vector<Call> calls_;
+  Turns turns_;
   KeptPointer kept_;  // its callbacks: under mutex_
   mutable std::mutex mutex_;
   mutable std::condition_variable ended_;

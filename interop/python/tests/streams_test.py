@@ -30,6 +30,68 @@ def test_calls_run_in_order():
     ranks.run(2, in_order)
 
 
+def on_streams_and_off(comm):
+    """Calls run in the order in which they were made, whether or not they are on streams."""
+    with tutti.Stream() as one, tutti.Stream() as two:
+        for i in range(100):
+            total, mine = np.full(4, 1.0), np.full(2, float(comm.rank))
+            first = comm.all_reduce(total, total, stream=one)
+            second = comm.all_gather(mine, stream=two)
+            assert comm.broadcast_object({"round": i} if comm.rank == 0 else None, root=0) == {"round": i}
+            assert total.tolist() == [2.0] * 4, "the broadcast came before the call on the stream"
+            first.wait()
+            third = comm.all_gather(total, stream=one)
+            with tutti.group():
+                theirs = comm.recv(np.zeros(2), 1 - comm.rank)
+                comm.send(mine, 1 - comm.rank)
+            assert theirs[0] == 1 - comm.rank and third.done()
+            assert second.wait().tolist() == [0, 0, 1, 1]
+
+
+def test_calls_run_in_the_order_they_were_made():
+    ranks.run(2, on_streams_and_off)
+
+
+def calls_back(comm):
+    """A callback's call on its own communicator does not wait for the calls that wait for the callback."""
+    with tutti.Stream() as stream:
+        first = comm.all_reduce(np.ones(2), stream=stream)
+        got = []
+        first.add_done_callback(lambda _: got.append(comm.all_reduce(np.ones(1))[0]))
+        if not got:
+            second = comm.barrier(stream=stream)
+            second.wait()
+        stream.synchronize()
+        assert got == [1]
+
+
+def test_a_callback_may_call():
+    ranks.run(1, calls_back)
+
+
+def aborted_meanwhile(comm, signs):
+    """The call that runs at once waits for one on a stream behind a call of another communicator, which never comes."""
+    other = comm.split(0)
+    if comm.rank == 0:
+        with tutti.Stream() as stream:
+            stuck = other.all_reduce(np.ones(1), stream=stream)
+            behind = comm.all_reduce(np.ones(1), stream=stream)
+            threading.Timer(0.1, comm.abort).start()
+            with pytest.raises(tutti.InvalidUsageError, match="closed"):
+                comm.all_reduce(np.ones(1))
+            other.revoke()
+            for work in (stuck, behind):
+                with pytest.raises(tutti.Error):
+                    work.wait()
+            signs.give("over")
+    else:
+        signs.wait_for("over")
+
+
+def test_an_abort_ends_the_wait_for_a_turn(tmp_path):
+    ranks.run(2, aborted_meanwhile, ranks.Signs(tmp_path))
+
+
 def one_by_one(comm, signs):
     """A call is done when it has ended, not when the stream is idle."""
     with tutti.Stream() as stream:
