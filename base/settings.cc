@@ -89,6 +89,7 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_NVLS", &Settings::nvls, 0, 1, {}, "0: a switch between GPUs neither adds nor multiplies their data (NVLink SHARP)"},
       {"TUTTI_COUNT_FROM", &Settings::count_from, 0, 1LL << 40, {}, "number at which GPUs begin to count slots and operations, to test what happens when counters wrap; same on all ranks"},
       {"TUTTI_STREAM_BYTES", &Settings::stream_bytes, 0, 1LL << 40, {}, "bytes touched by all ranks of a host above which results bypass the caches; 0: the last-level cache, at most 12 MiB for each core"},
+      {"TUTTI_SLOT_SPAN", &Settings::slot_span, 0, 1LL << 30, {}, "bytes of slots over which a rank's successive data wander, so that lines are filled again only when no core holds them; 0: twice a core's own cache where each rank has a core, as far as the last-level cache has room; 1: none; same on all ranks"},
       {"TUTTI_WAIT", &Settings::wait, 0, 0, {"", "spin", "yield", "sleep"}, "how a rank waits; empty: adaptive"},
       {"TUTTI_SLICE_US", &Settings::slice_us, 0, 100'000, {}, "time slice in us that a rank's thread asks Linux (6.12 or later) for where ranks outnumber cores; 0: none"},
       {"TUTTI_DEBUG", &Settings::debug, 0, 0, {}, "subjects to log: init,select,transport,faults,all"},

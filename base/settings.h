@@ -74,6 +74,7 @@ struct Settings {
   bool nvls = true;       // TUTTI_NVLS=0                  switches between GPUs neither add nor multiply data
   long long count_from = 0;  // TUTTI_COUNT_FROM           what GPUs' counts of slots and operations begin at
   long long stream_bytes = 0;  // TUTTI_STREAM_BYTES       larger results bypass the caches; 0: this machine's share of the last one
+  long long slot_span = 0;  // TUTTI_SLOT_SPAN             bytes of slots over which a rank's data wander; 0: by the caches
   std::string wait;       // TUTTI_WAIT                    "spin", "yield", "sleep" or "" (adapts)
   int slice_us = 100;     // TUTTI_SLICE_US                slices to ask for where ranks outnumber cores; 0: none
   std::string debug;      // TUTTI_DEBUG                   subjects to log: init,select,transport,faults,all

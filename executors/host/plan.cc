@@ -19,7 +19,8 @@ void PopulateRing(const End& end, ring::Protocol protocol, std::size_t chunk_byt
   if (protocol != ring::Protocol::bulk)
     return shm::Segment::Populate(end.slots(), std::size_t{shape.stride} * shape.depth);
   for (std::uint32_t i = 0; i < shape.depth; ++i) {
-    shm::Segment::Populate(end.slots() + std::size_t{i} * shape.stride, shape.data_offset + chunk_bytes);
+    shm::Segment::Populate(end.slots() + std::size_t{i} * shape.stride,
+                           shape.data_offset + std::max(chunk_bytes, end.span()));
   }
 }
 

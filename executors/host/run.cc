@@ -177,7 +177,7 @@ inline bool Run::Source(ChannelState& state, const BoundOperand& operand, std::s
     return SourceElsewhere(state, operand, content.kind, bytes, source, fetch_to);
   }
   state.traffic.received[Traffic::IndexOf(operand, ring::SlotKind::value)] += bytes;
-  source = operand.empty->Data();
+  source = operand.empty->Data(bytes);
   return true;
 }
 
@@ -264,7 +264,7 @@ Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_
     if (write.is_slot) {
       if (reference_of(write) != nullptr) continue;
       move.written[move.destination_count] = &write;
-      move.destinations[move.destination_count++] = write.fill->Data();
+      move.destinations[move.destination_count++] = write.fill->Data(bytes);
       continue;
     }
     strided = strided || StridedOf(write) != nullptr;

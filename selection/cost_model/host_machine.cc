@@ -78,6 +78,7 @@ HostCosts DefaultHostCosts(int cores, const HostTraits& traits) {
   host.costs.channel_skew_us = 0.2;  // time that one thread takes for each further channel of a call
   host.costs.step_us = 0.06;
   host.costs.slot_us = {0, 0, 0.3};
+  host.latency = {0.1, 0.2, 0.3};
   // A call takes 0.6 us, and 0.15 to see that the peer still lives. A page costs 0.14 to 0.33 us more than the vector
   // copy of its bytes. On two Xeons whose string copies are fast (Sapphire Rapids, and model 167 of family 6), both
   // together take 0.6 us, and a page 0.065 to 0.12 (`tutti calibrate`).
@@ -94,7 +95,13 @@ HostCosts DefaultHostCosts(int cores, const HostTraits& traits) {
   // half of an L2 of 512 KiB on, lines have left it: two Zen 2 cores copied 36 GB/s up to 128 KiB, and 15 at 512.
   host.costs.crossing_bandwidth = {{512, 4.6},     {1 * KiB, 7.8},  {4 * KiB, 11},
                                    {16 * KiB, 17}, {256 * KiB, 20}, {kAnySize, 11}};
-  host.latency = {0.1, 0.2, 0.3};
+  if (traits.wide_caches) {
+    // Two Zen 4 cores with an L2 of 1 MiB each, whose slots' data wander (`tutti-bench limits`).
+    host.costs.executor_bandwidth = {{512 * KiB, 110}, {half, 85}, {2 * half, 35}, {kAnySize, 20}};
+    host.costs.crossing_bandwidth = {{512, 10}, {1 * KiB, 15}, {4 * KiB, 30}, {16 * KiB, 36}, {kAnySize, 40}};
+    host.costs.slot_us = {0, 0, 0.03};
+    host.latency = {0.1, 0.2, 0.15};
+  }
   // An estimate. Two dies of an EPYC 7001 exchange 21.3 GB/s each way (AMD's briefing, in AnandTech of June 2017); two
   // sockets of Ice Lake have two or three links of 20.8 GB/s (link_constants.h), of which snoops take a part.
   host.domain_bandwidth = 25;

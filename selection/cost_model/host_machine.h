@@ -43,10 +43,12 @@ struct HostCosts {
 struct HostTraits {
   std::size_t cache_bytes = std::size_t{32} << 20;  // the last-level cache, shared by the cores
   bool fast_string_copies = false;                  // the kernel's copies, by `rep movsb`, are as fast as vector copies
+  bool wide_caches = false;                         // they move 64 bytes a cycle
 };
 
 // Measured on virtual machines of two Zen 3 cores (docs/performance.md) and, for fetches and for an executor's bandwidth,
-// of two Zen 2 cores. Ratios carry over to other hosts, absolute values do not. `cores`: shared by the ranks.
+// of two Zen 2 cores; with wide caches, of two Zen 4 cores. Ratios carry over to other hosts, absolute values do not.
+// `cores`: shared by the ranks.
 HostCosts DefaultHostCosts(int cores, const HostTraits& traits = {});
 
 // TCP on interfaces of `bandwidth` GB/s. `by_processor`: there is no hardware, so sending takes most of the time.

@@ -19,7 +19,9 @@ constexpr char kFormat[] = "tutti_calibration";
 constexpr char kCosts[] = "costs";
 constexpr char kTables[] = "tables";
 
-cost_model::HostTraits ThisHost(int cores) { return {detect::CacheShareBytes(cores), detect::HasFastStringCopies()}; }
+cost_model::HostTraits ThisHost(int cores) {
+  return {detect::CacheShareBytes(cores), detect::HasFastStringCopies(), detect::HasWideCaches()};
+}
 
 }  // namespace
 

@@ -57,6 +57,7 @@ void Communicator::SetUp(Deadline deadline) {
                                  options_.settings.min_channels, agreement_.threads, programs_.connections()});
   // One more channel for messages between pairs, which are ordered separately.
   fabric_ = std::make_unique<shm::Fabric>(rank, hosts, channels + 1, options_.settings, MakeAllGather(), deadline);
+  fabric_->SpreadSlots(agreement_.slot_span);
   windows_.emplace(*fabric_);
   const cost_model::Processors processors = init::ProcessorsOf(hosts, rank, agreement_);
   network_ = init::ConnectHosts(*fabric_, control_plane_->roster(), control_plane_->data_key(), options_.settings,

@@ -23,6 +23,9 @@ struct Terms {
   std::int32_t max_channels;
   std::int64_t chunk_bytes;
   std::int64_t count_from;
+  std::int64_t slot_span;
+  std::int64_t core_cache;
+  std::int64_t last_cache;
   std::int32_t deterministic;
   std::int32_t check;
   std::int32_t threads;
@@ -71,6 +74,14 @@ std::string NameOfTuner() {
   return name == nullptr ? "" : name;
 }
 
+// Over how many bytes a rank's data wander (TUTTI_SLOT_SPAN). A line that a core has filled and another one has read
+// leaves their own caches after about twice what these hold. Ranks that share a core push each other's lines out anyway.
+// Half of the last-level cache stays for what the program works on.
+std::size_t SlotSpan(std::size_t core_cache, std::size_t last_cache, int ranks, int cores) {
+  if (ranks > cores) return 0;
+  return std::min(2 * core_cache, detect::CacheShareBytes(last_cache, cores) / 2 / static_cast<std::size_t>(ranks));
+}
+
 }  // namespace
 
 Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts& hosts,
@@ -82,6 +93,9 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
                    settings.max_channels,
                    settings.chunk_bytes,
                    settings.count_from,
+                   settings.slot_span,
+                   static_cast<std::int64_t>(detect::CoreCacheBytes()),
+                   static_cast<std::int64_t>(detect::LastLevelCacheBytes()),
                    settings.deterministic,
                    settings.check,
                    settings.threads,
@@ -101,6 +115,7 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
   agreement.programs = first.programs != 0;
   detect::CpuMask together{};
   int quota = mine.quota;
+  auto core_cache = mine.core_cache, last_cache = mine.last_cache;
   for (std::size_t r = 0; r < all.size(); ++r) {
     const auto& theirs = all[r];
     RequireEqual("channels (TUTTI_CHANNELS)", first.channels, theirs.channels, r);
@@ -114,6 +129,7 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
     RequireEqual("virtual hosts (TUTTI_VIRTUAL_HOSTS)", first.virtual_hosts, theirs.virtual_hosts, r);
     RequireEqual("protocol (TUTTI_PROTO)", first.protocol, theirs.protocol, r);
     RequireEqual("what GPUs count from (TUTTI_COUNT_FROM)", first.count_from, theirs.count_from, r);
+    RequireEqual("the span of slots (TUTTI_SLOT_SPAN)", first.slot_span, theirs.slot_span, r);
     RequireEqual("transport between hosts (TUTTI_NET)", first.net, theirs.net, r);
     RequireEqual("net plug-in (TUTTI_NET_PLUGIN)", first.net_plugin, theirs.net_plugin, r);
     RequireEqual("protection of data (TUTTI_DATA_PROTECTION)", first.protection, theirs.protection, r);
@@ -121,6 +137,8 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
     if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank)]) {
       for (std::size_t w = 0; w < together.size(); ++w) together[w] |= theirs.cpus[w];
       quota = std::min(quota, theirs.quota);
+      core_cache = std::min(core_cache, theirs.core_cache);
+      last_cache = std::min(last_cache, theirs.last_cache);
       ++agreement.neighbours;
     }
     agreement.processors.push_back(detect::ListCpus(theirs.cpus));
@@ -133,6 +151,11 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
     }
   }
   agreement.cores = std::min(detect::CountCpus(together), quota);
+  agreement.slot_span = settings.slot_span != 0
+                            ? static_cast<std::size_t>(settings.slot_span)
+                            : SlotSpan(static_cast<std::size_t>(std::max<std::int64_t>(0, core_cache)),
+                                       static_cast<std::size_t>(std::max<std::int64_t>(0, last_cache)),
+                                       agreement.neighbours, agreement.cores);
   return agreement;
 }
 

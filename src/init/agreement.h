@@ -18,6 +18,7 @@ struct Agreement {
   int neighbours = 0;                             // number of those ranks, this one included
   int threads = 1;                                // the most of any rank
   bool programs = false;                          // rank 0 names some
+  std::size_t slot_span = 0;                      // of this machine's ranks (shm::Fabric::SpreadSlots)
   std::string why_no_device;                      // empty: every rank has one
 };
 

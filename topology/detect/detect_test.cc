@@ -252,6 +252,7 @@ TEST(Host, AVirtualMachineDoesNotOwnTheWholeCacheThatItReports) {
   EXPECT_EQ(CacheShareBytes(16 * kMiB, 2), 16 * kMiB);
   EXPECT_EQ(CacheShareBytes(105 * kMiB, 56), 105 * kMiB);
   EXPECT_GT(CacheShareBytes(LastLevelCacheBytes(), 0), 0U);
+  EXPECT_LE(CoreCacheBytes(), LastLevelCacheBytes());
 }
 
 }  // namespace

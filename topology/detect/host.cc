@@ -34,6 +34,51 @@ std::size_t ParseCacheSize(const std::string& text) {
   return *end == 'K' ? number << 10 : *end == 'M' ? number << 20 : number;
 }
 
+struct DataCache {
+  int level;
+  std::size_t bytes;
+};
+
+// Those of processor 0.
+std::vector<DataCache> DataCaches() {
+  constexpr int kMaxCaches = 8;
+  std::vector<DataCache> caches;
+  for (int i = 0; i < kMaxCaches; ++i) {
+    const std::string directory = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i);
+    if (FirstLine(directory + "/type") == "Instruction") continue;
+    caches.push_back(
+        {std::atoi(FirstLine(directory + "/level").c_str()), ParseCacheSize(FirstLine(directory + "/size"))});
+  }
+  return caches;
+}
+
+#if defined(__x86_64__)
+struct CpuId {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+};
+
+std::string Vendor() {
+  CpuId id;
+  __get_cpuid(0, &id.eax, &id.ebx, &id.ecx, &id.edx);
+  std::string name(3 * sizeof id.ebx, '\0');
+  std::memcpy(name.data(), &id.ebx, sizeof id.ebx);
+  std::memcpy(name.data() + sizeof id.ebx, &id.edx, sizeof id.edx);
+  std::memcpy(name.data() + 2 * sizeof id.ebx, &id.ecx, sizeof id.ecx);
+  return name;
+}
+
+// Intel's manual, volume 2, CPUID: leaf 7, in EBX ERMS and AVX512F, in EDX FSRM.
+constexpr unsigned kErms = 1U << 9;
+constexpr unsigned kAvx512f = 1U << 16;
+constexpr unsigned kFsrm = 1U << 4;
+
+CpuId StructuredFeatures() {
+  CpuId id;
+  __get_cpuid_count(7, 0, &id.eax, &id.ebx, &id.ecx, &id.edx);
+  return id;
+}
+#endif
+
 }  // namespace
 
 CpuMask AllowedCpus() {
@@ -72,13 +117,16 @@ int QuotaCpus() {
 
 std::size_t LastLevelCacheBytes() {
   std::size_t largest = 0;
-  constexpr int kMaxCaches = 8;
-  for (int i = 0; i < kMaxCaches; ++i) {
-    const std::string directory = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i);
-    if (FirstLine(directory + "/type") == "Instruction") continue;
-    largest = std::max(largest, ParseCacheSize(FirstLine(directory + "/size")));
-  }
+  for (const auto& [level, bytes] : DataCaches()) largest = std::max(largest, bytes);
   return largest != 0 ? largest : kDefaultCacheBytes;
+}
+
+std::size_t CoreCacheBytes() {
+  constexpr int kSecondLevel = 2;
+  for (const auto& [level, bytes] : DataCaches()) {
+    if (level == kSecondLevel) return bytes;
+  }
+  return 0;
 }
 
 std::size_t CacheShareBytes(std::size_t reported, int cores) {
@@ -89,11 +137,17 @@ std::size_t CacheShareBytes(int cores) { return CacheShareBytes(LastLevelCacheBy
 
 bool HasFastStringCopies() {
 #if defined(__x86_64__)
-  // Intel's manual, volume 2, CPUID: leaf 7, EBX bit 9 (ERMS) and EDX bit 4 (FSRM).
-  constexpr unsigned kErms = 1U << 9;
-  constexpr unsigned kFsrm = 1U << 4;
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ebx & kErms) != 0 && (edx & kFsrm) != 0;
+  const auto features = StructuredFeatures();
+  return Vendor() == "GenuineIntel" && (features.ebx & kErms) != 0 && (features.edx & kFsrm) != 0;
+#else
+  return false;
+#endif
+}
+
+bool HasWideCaches() {
+#if defined(__x86_64__)
+  // Zen 4 is AMD's first core with AVX-512.
+  return Vendor() == "AuthenticAMD" && (StructuredFeatures().ebx & kAvx512f) != 0;
 #else
   return false;
 #endif

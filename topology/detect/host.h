@@ -23,13 +23,19 @@ std::vector<int> ListCpus(const CpuMask& mask);  // ascending
 int QuotaCpus();
 // Bytes of the largest data cache of processor 0; a documented default where the system does not report it.
 std::size_t LastLevelCacheBytes();
+// Bytes of the second-level cache of processor 0, which most processors have for each core; 0 where the system does not
+// report it.
+std::size_t CoreCacheBytes();
 // The part of a last-level cache of `reported` bytes that `cores` cores can count on. A virtual machine reports the whole
 // cache of a processor that it shares with others: 260 MiB beside two cores.
 std::size_t CacheShareBytes(std::size_t reported, int cores);
 // The same for this machine's last-level cache.
 std::size_t CacheShareBytes(int cores);
-// Whether `rep movsb`, by which Linux copies between processes, is fast for any length (x86: ERMS and FSRM).
+// Whether `rep movsb`, by which Linux copies between processes, is fast for any length, also from lines that another core
+// has written. (Intel's processors with ERMS and FSRM. AMD's Zen 4 has both bits, but a page takes as long as on Zen 2.)
 bool HasFastStringCopies();
+// Whether the caches move 64 bytes a cycle: AMD's Zen 4 and later. Of others it is not known.
+bool HasWideCaches();
 // The name that topology files use for the kernel's name of an architecture: "arm64" for "aarch64".
 std::string ArchitectureName(std::string_view kernel_name);
 

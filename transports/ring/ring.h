@@ -41,9 +41,15 @@ class FillEnd {
   }
   bool by_network() const { return pending_ != nullptr; }
 
+  // Data wander over `span` bytes of a slot (PlaceInSlot). REQUIRES: nothing was filled yet, and the emptiers do likewise.
+  void Spread(std::size_t span) { span_ = std::min<std::size_t>(span, shape_.capacity); }
+  std::size_t span() const { return span_; }
+
   // REQUIRES: HasRoom().
   SlotHeader& Header() const { return *reinterpret_cast<SlotHeader*>(Slot()); }
   std::byte* Data() const { return Slot() + shape_.data_offset; }
+  // The same for a bulk slot, whose data may wander.
+  std::byte* Data(std::size_t bytes) const { return Data() + PlaceInSlot(tail_, shape_.depth, bytes, span_); }
   // Makes the slot visible. REQUIRES: the calling thread has fenced its non-temporal stores to memory that the slot
   // refers to. (The slot's own bytes are written by plain stores, which the flag's release orders.)
   void Publish(std::uint32_t tag) {
@@ -68,6 +74,7 @@ class FillEnd {
 
   std::byte* slots_ = nullptr;
   SlotShape shape_{};
+  std::size_t span_ = 0;
   std::uint32_t tail_ = 0;
   std::uint32_t known_head_ = 0;
   std::atomic<std::uint64_t>* pending_ = nullptr;
@@ -90,10 +97,16 @@ class EmptyEnd {
     return FlagNumber(flag) == count_ + 1 ? State::foreign : State::waiting;
   }
 
+  // As FillEnd::Spread.
+  void Spread(std::size_t span) { span_ = std::min<std::size_t>(span, shape_.capacity); }
+  std::size_t span() const { return span_; }
+
   // REQUIRES: Look() == ready; for Reference(), the slot is a bulk one (in the others the data begins there).
   SlotContent Content() const { return {LoadOnce(Header().bytes), LoadOnce(Header().kind)}; }
   SlotReference Reference() const { return {LoadOnce(Header().address), LoadOnce(Header().window)}; }
   const std::byte* Data() const { return Slot() + shape_.data_offset; }
+  // The same for a bulk slot, whose data may wander.
+  const std::byte* Data(std::size_t bytes) const { return Data() + PlaceInSlot(count_, shape_.depth, bytes, span_); }
   // The data has been read; the filler may use the slot again.
   void Release() {
     ++count_;
@@ -115,6 +128,7 @@ class EmptyEnd {
 
   const std::byte* slots_ = nullptr;
   SlotShape shape_{};
+  std::size_t span_ = 0;
   std::uint32_t count_ = 0;
   int peer_ = -1;
   std::atomic<std::uint32_t>* head_ = nullptr;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -125,6 +126,29 @@ TEST(Slot, FlagsDifferByNumberAndTag) {
   EXPECT_NE(SlotFlag(1, 2), SlotFlag(1, 3));
   EXPECT_EQ(FlagNumber(SlotFlag(0xffffffffU, 0xabcdU)), 0xffffffffU);
   EXPECT_EQ(FreeSlots(3, 0xffffffffU, 8), 4U) << "counts wrap";
+}
+
+TEST(Slot, DataWanderWithinTheSpan) {
+  constexpr std::uint32_t kDepth = 4;
+  constexpr std::size_t kSpan = 512 << 10;
+  for (const std::size_t bytes : {1UL, 64UL, 2048UL, 4097UL, 100'000UL}) {
+    std::set<std::size_t> places;
+    std::size_t last = 0;
+    for (std::uint32_t round = 0; round < 1000; ++round) {
+      const auto place = PlaceInSlot(round * kDepth + 3, kDepth, bytes, kSpan);
+      EXPECT_EQ(place, PlaceInSlot(round * kDepth, kDepth, bytes, kSpan)) << "slots of one round have one place";
+      EXPECT_EQ(place % kCacheLine, 0U);
+      EXPECT_LE(place + bytes, kSpan);
+      if (round > 0) EXPECT_TRUE(place == 0 || place >= last + bytes + kGap);
+      last = place;
+      places.insert(place);
+    }
+    EXPECT_GE(places.size(), std::min<std::size_t>(1000, kSpan / (bytes + 2 * kGap))) << bytes;
+  }
+  EXPECT_EQ(PlaceInSlot(40, kDepth, kSpan / 2, kSpan), 0U) << "there is one place only";
+  EXPECT_EQ(PlaceInSlot(40, kDepth, 4096, 0), 0U) << "none wander";
+  // Where the numbers wrap, both ends still find the same place, within the span.
+  EXPECT_LE(PlaceInSlot(0xffffffffU, kDepth, 4096, kSpan) + 4096, kSpan);
 }
 
 TEST(Slot, TagsOfNeighbouringOperationsDiffer) {

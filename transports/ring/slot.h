@@ -99,4 +99,17 @@ constexpr SlotShape BulkShape(std::uint32_t capacity, std::uint32_t depth) {
   return {(lines | 1) * line, depth, line, capacity};
 }
 
+// Between two places of a slot's data. A core that copies data fetches lines behind them, too, which another core may be
+// filling. Two Zen 4 cores exchanged 4 KiB in 0.69 us without a gap, in 0.31 with 576 bytes, in 0.26 from 1,600 on; the
+// number of lines is odd, so that places fall into all sets of the caches.
+inline constexpr std::size_t kGap = 25 * kCacheLine;
+
+// Bytes from where a slot's data can begin to where the data of slot number `number` do, if they wander over `span` bytes.
+// Successive data then lie side by side, and lines are filled again only when they have left both cores' own caches.
+// Filling a line that another core has read, and still holds, takes longer than reading it did.
+constexpr std::size_t PlaceInSlot(std::uint32_t number, std::uint32_t depth, std::size_t bytes, std::size_t span) {
+  const std::size_t pitch = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine + kGap;
+  return 2 * pitch > span ? 0 : number / depth % (span / pitch) * pitch;
+}
+
 }  // namespace tutti::ring

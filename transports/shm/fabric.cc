@@ -210,4 +210,19 @@ void Fabric::MakeRings() {
   }
 }
 
+void Fabric::SpreadSlots(std::size_t bytes) {
+  constexpr auto kBulk = ring::Protocol::bulk;
+  const std::size_t post = bytes / ring::kBulkDepth;
+  const std::size_t pair = post / std::max<std::size_t>(1, local_.size() - 1);
+  for (int channel = 0; channel < layout_.channels(); ++channel) {
+    Post(channel, kBulk).Spread(post);
+    for (const int peer : local_) {
+      if (peer == rank_) continue;
+      To(channel, kBulk, peer).Spread(pair);
+      From(channel, kBulk, peer).Spread(pair);
+      PostOf(channel, kBulk, peer).Spread(post);
+    }
+  }
+}
+
 }  // namespace tutti::shm
