@@ -144,7 +144,7 @@ def times(options):
             sides = ({}, {})
             for _ in range(options.repeats):
                 for side, with_layer in zip(sides, (False, True)):
-                    for cell, (microseconds, _) in mpi.imb(options, ranks, with_layer, False, "300,40", 2)[1].items():
+                    for cell, (microseconds, _) in mpi.imb(options, ranks, with_layer, False, "1000,40", 2)[1].items():
                         side.setdefault(cell, []).append(microseconds)
             for cell in sides[0]:
                 if cell not in sides[1] or (cell[1] == 0 and cell[0] != "Barrier"):

@@ -139,7 +139,7 @@ TEST(Slot, DataWanderWithinTheSpan) {
       EXPECT_EQ(place, PlaceInSlot(round * kDepth, kDepth, bytes, kSpan)) << "slots of one round have one place";
       EXPECT_EQ(place % kCacheLine, 0U);
       EXPECT_LE(place + bytes, kSpan);
-      if (round > 0) EXPECT_TRUE(place == 0 || place >= last + bytes + kGap);
+      EXPECT_TRUE(place == 0 || place >= last + bytes + kGap);
       last = place;
       places.insert(place);
     }
