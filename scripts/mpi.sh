@@ -11,6 +11,7 @@
 #   MPIS     which MPIs, default "impi mpich5 openmpi5"
 #   RANKS    how many ranks, default "2 4"
 #   REPEATS  pairs of runs of which the times are the medians, default 9
+#   SYNC     off: IMB's ranks do not meet by a barrier before each call; default on, as IMB has it
 # Exits with 1 if a result with the layer is wrong, or a test passes only without it.
 set -euo pipefail
 [[ $# -ge 1 ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit 2; }
@@ -58,6 +59,6 @@ fi
 failures=0
 for step in $steps; do
   python3 "$root/scripts/mpi_compare.py" "$step" --folder "$folder" --layers "$build/interop/pmpi" \
-    --data "$root/docs/data" --repeats "${REPEATS:-9}" --ranks ${RANKS:-2 4} --mpis "${mpis[@]}" || failures=1
+    --data "$root/docs/data" --repeats "${REPEATS:-9}" --sync "${SYNC:-on}" --ranks ${RANKS:-2 4} --mpis "${mpis[@]}" || failures=1
 done
 exit "$failures"

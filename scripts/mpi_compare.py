@@ -53,7 +53,8 @@ class Mpi:
     def imb(self, options, ranks, with_layer, checks, repetitions, seconds):
         """IMB's rows: {(collective, bytes): (average microseconds, the last column)}; and its whole output."""
         program = options.folder / f"imb_{self.abi}{'_check' if checks else ''}" / "src_cpp" / "IMB-MPI1"
-        arguments = ["-npmin", ranks, "-iter", repetitions, "-time", seconds, "-msglog", f"{LEAST}:{MOST}"]
+        arguments = ["-npmin", ranks, "-iter", repetitions, "-time", seconds, "-msglog", f"{LEAST}:{MOST}", "-sync",
+                     options.sync]
         status, text = self.run(ranks, [program, *arguments, *COLLECTIVES], with_layer)
         rows, collective = {}, None
         for line in text.splitlines():
@@ -152,11 +153,11 @@ def times(options):
                 without, with_layer = (max(statistics.median(side[cell]), 0.01) for side in sides)
                 table.append([mpi.name, ranks, *cell, without, with_layer, round(with_layer / without, 3)])
             report(mpi.name, ranks, table)
-    path = options.data / "mpi_imb.csv"
+    path = options.data / ("mpi_imb.csv" if options.sync == "on" else "mpi_imb_sync_off.csv")
     with open(path, "w", newline="", encoding="utf-8") as file:
         commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-        file.write(f"# {platform.machine()}, {os.cpu_count()} cores, {commit.stdout.strip()}; scripts/mpi.sh FOLDER times;"
-                   f" medians of {options.repeats} runs\n")
+        file.write(f"# {platform.machine()}, {os.cpu_count()} cores, {commit.stdout.strip()}; SYNC={options.sync} "
+                   f"scripts/mpi.sh FOLDER times; medians of {options.repeats} runs\n")
         csv.writer(file, lineterminator="\n").writerows([header, *table])
     print(f"written: {path}")
     return True
@@ -180,6 +181,7 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--sync", choices=["on", "off"], default="on")
     parser.add_argument("--mpis", nargs="+", default=["impi", "mpich5", "openmpi5"])
     options = parser.parse_args()
     steps = {"check": check, "mpi4py": mpi4py, "hpcc": hpcc, "times": times}
