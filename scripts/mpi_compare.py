@@ -184,6 +184,7 @@ def main():
     parser.add_argument("--sync", choices=["on", "off"], default="on")
     parser.add_argument("--mpis", nargs="+", default=["impi", "mpich5", "openmpi5"])
     options = parser.parse_args()
+    options.folder, options.layers = options.folder.resolve(), options.layers.resolve()  # programs run elsewhere
     steps = {"check": check, "mpi4py": mpi4py, "hpcc": hpcc, "times": times}
     sys.exit(0 if steps[options.step](options) else 1)
 
