@@ -36,10 +36,10 @@ struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
   // Runs the work of a non-blocking communicator, its joining first.
   std::shared_ptr<tutti::launch::Stream> background;
 
-  // Of control calls that all ranks make in the same order (Split, Grow, windows), even if several wait in the background
-  // or in a group: see ControlTurn.
+  // Control calls (Split, Grow, windows) take these, so that all ranks run them in the same order, even if several wait in
+  // the background or in a group: see ControlTurn.
   tutti::launch::Turns control_turns;
-  // Of calls that wait on streams, and of those made meanwhile.
+  // Calls that wait on streams take these, and so do calls made meanwhile.
   tutti::launch::Turns turns;
 
   std::mutex mutex;                           // guards the rest

@@ -32,9 +32,10 @@ std::size_t CacheShareBytes(std::size_t reported, int cores);
 // The same for this machine's last-level cache.
 std::size_t CacheShareBytes(int cores);
 // Whether `rep movsb`, by which Linux copies between processes, is fast for any length, also from lines that another core
-// has written. (Intel's processors with ERMS and FSRM. AMD's Zen 4 has both bits, but a page takes as long as on Zen 2.)
+// has written. (Intel's processors with ERMS and FSRM. AMD's Zen 4 has both bits, but its copies between processes were slow:
+// docs/performance.md, where data lie in a slot.)
 bool HasFastStringCopies();
-// Whether the caches move 64 bytes a cycle: AMD's Zen 4 and later. Of others it is not known.
+// Whether the caches move 64 bytes a cycle: AMD's Zen 4 and later. For other processors this says no; nobody has looked.
 bool HasWideCaches();
 // The name that topology files use for the kernel's name of an architecture: "arm64" for "aarch64".
 std::string ArchitectureName(std::string_view kernel_name);
