@@ -42,9 +42,9 @@ struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
   // Calls that wait on streams take these, and so do calls made meanwhile.
   tutti::launch::Turns turns;
 
-  std::mutex mutex;                           // guards the rest
+  std::mutex mutex;                                 // guards the rest
   tuttiResult_t background_failure = tuttiSuccess;  // of a non-blocking communicator's join or Finalize
-  std::string last_error;                     // returned by tuttiGetLastError; kept until the next failure
+  std::string last_error;                           // returned by tuttiGetLastError; kept until the next failure
   tutti::launch::UserOps user_ops;
 };
 
