@@ -10,11 +10,11 @@
 namespace tutti::builders {
 namespace {
 
-constexpr int kMaxRanks = 256;
+constexpr int kManyRanks = 256;
 constexpr int kStride = verifier::kEveryRankCount ? 1 : 51;
 
 TEST(DoubleBinaryTreeSlow, AllReducesOnEveryNumberOfRanks) {
-  for (int n = 1; n <= kMaxRanks; n += kStride) {
+  for (int n = 1; n <= kManyRanks; n += kStride) {
     const auto ranks =
         verifier::BuildEverywhere(tuttiAlgorithmDoubleBinaryTree, ScheduleRequest{Collective::all_reduce, 0, n});
     for (const bool in_place : {false, true}) {

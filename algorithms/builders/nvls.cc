@@ -24,7 +24,7 @@ Lane TakeFromOthers(int rank, int n) {
   return take;
 }
 
-Channel ReduceScatter(int rank, int n) {
+Channel ReduceScatterInSwitch(int rank, int n) {
   Lane contribute;
   for (int i = 1; i <= n; ++i) {
     const int q = Around(rank + i, n);
@@ -33,7 +33,7 @@ Channel ReduceScatter(int rank, int n) {
   return ChannelOf(std::move(contribute), Lane{{Finally(MakeStep(rank, {TeamSum()}, {Out(rank)}))}});
 }
 
-Channel AllGather(int rank, int n) {
+Channel AllGatherInSwitch(int rank, int n) {
   return ChannelOf(Lane{{MakeStep(rank, {In(rank)}, {Out(rank), Multicast(rank)})}}, TakeFromOthers(rank, n));
 }
 
@@ -98,8 +98,8 @@ Schedule Arranged(const ScheduleRequest& request, const Rails& rails) {
   };
   const int rank = request.rank, n = request.nranks;
   switch (request.collective) {
-    case Collective::reduce_scatter: return answer(n, ReduceScatter(rank, n));
-    case Collective::all_gather: return answer(n, AllGather(rank, n));
+    case Collective::reduce_scatter: return answer(n, ReduceScatterInSwitch(rank, n));
+    case Collective::all_gather: return answer(n, AllGatherInSwitch(rank, n));
     case Collective::broadcast: return answer(1, Broadcast(rank, request.root));
     case Collective::reduce: return answer(1, Reduce(rank, request.root));
     default: break;

@@ -16,21 +16,21 @@ namespace tutti::builders {
 namespace {
 
 // An exchange with one partner, seen from one side.
-struct Exchange {
+struct PairExchange {
   int partner;
   std::vector<int> sent;
   std::vector<int> received;
 };
 
 // The two sides of number's exchange at a distance: aligned runs of `distance` active ranks.
-Exchange ExchangeAt(const RankFolding& fold, int number, int distance) {
+PairExchange ExchangeAt(const RankFolding& fold, int number, int distance) {
   const int mine = number / distance * distance;
   return {fold.RankOf(number ^ distance), fold.Blocks(mine ^ distance, distance), fold.Blocks(mine, distance)};
 }
 
 // Calls send(block) and receive(block) in turn, so that two slots a connection are enough.
 template <typename Send, typename Receive>
-void InTurn(const Exchange& exchange, Send send, Receive receive) {
+void InTurn(const PairExchange& exchange, Send send, Receive receive) {
   const std::size_t longer = std::max(exchange.sent.size(), exchange.received.size());
   for (std::size_t i = 0; i < longer; ++i) {
     if (i < exchange.sent.size()) send(exchange.sent[i]);
@@ -80,7 +80,7 @@ class ActiveRank {
       if (folded_ != -1) held_[b].push_back(From(folded_));
     }
     for (int distance = fold_.active() / 2; distance >= 1; distance /= 2) {
-      const Exchange exchange = ExchangeAt(fold_, number_, distance);
+      const PairExchange exchange = ExchangeAt(fold_, number_, distance);
       const auto send = [&](int b) { steps_.push_back(MakeStep(b, held_[b], {To(exchange.partner)})); };
       const auto add = [&](int b) {
         held_[b].push_back(From(exchange.partner));

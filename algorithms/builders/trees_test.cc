@@ -13,7 +13,7 @@
 namespace tutti::builders {
 namespace {
 
-constexpr int kMaxRanks = 64;  // of the reference
+constexpr int kReferenceRanks = 64;  // of the reference
 constexpr int kProvedRanks = 256;
 
 bool HasChildren(const TreeNode& node) { return node.children[0] != -1 || node.children[1] != -1; }
@@ -65,7 +65,7 @@ TEST(Trees, AreThoseOfTheReference) {
     ASSERT_TRUE(words) << line;
     EXPECT_EQ(DoubleTree(rank, n), expected) << line;
   }
-  EXPECT_EQ(lines, kMaxRanks * (kMaxRanks + 1) / 2);
+  EXPECT_EQ(lines, kReferenceRanks * (kReferenceRanks + 1) / 2);
 }
 
 TEST(Trees, BothSpanAllRanksAndNobodyWorksHardInBoth) {
@@ -109,7 +109,7 @@ TEST(Trees, TogetherUseEveryLinkOnceAndNoMore) {
 }
 
 TEST(Trees, RootedOnesHangOnTheRootAndOnlyItWorksInBoth) {
-  for (int n = 1; n <= kMaxRanks; ++n) {
+  for (int n = 1; n <= kReferenceRanks; ++n) {
     for (const int root : {0, n / 2, n - 1}) {
       std::array<std::vector<TreeNode>, 2> trees;
       for (int rank = 0; rank < n; ++rank) {

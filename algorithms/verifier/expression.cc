@@ -76,7 +76,11 @@ std::string Expressions::ToString(Id id) const {
   if (id == kNothing) return "nothing";
   std::string text;
   Spell(id, text);
-  return text.size() <= kMaxSpelled ? text : text.substr(0, kMaxSpelled) + "...";
+  if (text.size() > kMaxSpelled) {
+    text.resize(kMaxSpelled);
+    text += "...";
+  }
+  return text;
 }
 
 // Every level adds a character before it goes on to the next, so the length bounds the depth, too.

@@ -12,5 +12,5 @@ int main() {
     fmt::print(stderr, "This program is a part of tutti-bench; run \"tutti-bench all_reduce --vs all\".\n");
     return EXIT_FAILURE;
   }
-  return tutti::bench::WorkerMain(*orders);
+  return tutti::bench::WorkerMain(*orders, tutti::bench::MakeLibrary);
 }

@@ -20,7 +20,7 @@ namespace tutti::bench {
 namespace {
 
 int Run(int argc, char** argv) {
-  if (const auto orders = TakeOrders()) return WorkerMain(*orders);
+  if (const auto orders = TakeOrders()) return WorkerMain(*orders, MakeLibrary);
   if (const auto job = JobOfEnvironment()) return RunInJob(*job, argc, argv);
   int status = EXIT_SUCCESS;
   const std::optional<Options> options = ParseOptions(argc, argv, 0, &status);

@@ -201,7 +201,8 @@ std::unique_ptr<Library> MakeLibrary(const Place& place, const CallSettings&, co
 }  // namespace tutti::bench
 
 int main(int argc, char** argv) {
-  if (const auto orders = tutti::bench::TakeOrders()) return tutti::bench::WorkerMain(*orders);
+  if (const auto orders = tutti::bench::TakeOrders())
+    return tutti::bench::WorkerMain(*orders, tutti::bench::MakeLibrary);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -153,11 +153,11 @@ void EndWithBench(const std::shared_ptr<ControlSocket>& socket) {
   }).detach();
 }
 
-void ServeRank(const WorkerOrders& orders, int rank) {
+void ServeRank(const WorkerOrders& orders, int rank, const LibraryMaker& make) {
   if (orders.settings.pin) PinToCore(rank);
   const auto socket = std::make_shared<ControlSocket>(ControlSocket::Connect(orders.control));
   EndWithBench(socket);
-  Serve(*socket, {rank, orders.ranks, orders.threads}, orders.settings, MakeLibrary);
+  Serve(*socket, {rank, orders.ranks, orders.threads}, orders.settings, make);
 }
 
 }  // namespace
@@ -207,19 +207,19 @@ EndOfService Serve(ControlSocket& socket, const Place& place, const CallSettings
   return end;
 }
 
-int WorkerMain(const WorkerOrders& orders) {
+int WorkerMain(const WorkerOrders& orders, const LibraryMaker& make) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   try {
     if (orders.threads == 1) {
       const int launcher = RankOfLauncher();
-      ServeRank(orders, launcher >= 0 ? launcher : orders.first_rank);
+      ServeRank(orders, launcher >= 0 ? launcher : orders.first_rank, make);
       return EXIT_SUCCESS;
     }
     std::vector<std::thread> threads;
     for (int i = 0; i < orders.threads; ++i) {
-      threads.emplace_back([&orders, i] {
+      threads.emplace_back([&orders, &make, i] {
         try {
-          ServeRank(orders, orders.first_rank + i);
+          ServeRank(orders, orders.first_rank + i, make);
         } catch (const std::exception& error) {
           fmt::print(stderr, "tutti-bench rank {}: {}\n", orders.first_rank + i, error.what());
         }

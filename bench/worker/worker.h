@@ -48,8 +48,8 @@ inline constexpr char kOrdersVariable[] = "TUTTI_BENCH_WORKER";
 Json ToJson(const WorkerOrders& orders);
 WorkerOrders OrdersFromJson(const Json& json);
 
-// A worker process's main function, except for MakeLibrary. Returns its exit status.
-int WorkerMain(const WorkerOrders& orders);
+// A worker process's main function. Returns its exit status.
+int WorkerMain(const WorkerOrders& orders, const LibraryMaker& make);
 // The orders in this process's environment, if it was started as a worker; removes them from the environment.
 std::optional<WorkerOrders> TakeOrders();
 

@@ -5,19 +5,18 @@
 #include <cstddef>
 #include <cstring>
 
+#include "interop/nccl/config.h"
 #include "interop/nccl/failure.h"
 
 namespace tutti::nccl {
 namespace {
 
-constexpr int kCtaPolicies = NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO;
-
-struct Number {
+struct CollNumber {
   const char* name;
   std::size_t offset;
   int low, high;
 };
-constexpr Number kNumbers[] = {
+constexpr CollNumber kCollNumbers[] = {
     {"minCTAs", offsetof(ncclCollConfig_t, minCTAs), 1, INT_MAX},
     {"maxCTAs", offsetof(ncclCollConfig_t, maxCTAs), 1, INT_MAX},
     {"nvlsCTAs", offsetof(ncclCollConfig_t, nvlsCTAs), 1, INT_MAX},
@@ -33,7 +32,7 @@ void CheckCollConfig(const ncclCollConfig_t& config) {
   if (config.magic != NCCL_API_MAGIC || config.size < kEventAt) {
     Refuse(ncclInvalidArgument, "config was not initialised with NCCL_COLLCONFIG_INITIALIZER (size {})", config.size);
   }
-  for (const Number& field : kNumbers) {
+  for (const CollNumber& field : kCollNumbers) {
     int value;
     std::memcpy(&value, reinterpret_cast<const std::byte*>(&config) + field.offset, sizeof value);
     if (value == NCCL_CONFIG_UNDEF_INT || (value >= field.low && value <= field.high)) continue;

@@ -30,7 +30,6 @@ static_assert(offsetof(NewestConfig, nChannelsPerNetPeer) == sizeof(ncclConfig_t
 constexpr int kMostForcedChannels = 16, kMostChannels = 1024;
 
 constexpr int kAny = INT_MIN + 1;  // INT_MIN is NCCL_CONFIG_UNDEF_INT
-constexpr int kCtaPolicies = NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO;
 
 struct Number {
   const char* name;

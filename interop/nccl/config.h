@@ -11,6 +11,8 @@
 
 namespace tutti::nccl {
 
+inline constexpr int kCtaPolicies = NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO;
+
 // Returns nothing if `given` is null, which Tutti takes as "the defaults" or "inherit". Throws Refusal for an
 // uninitialised struct and for values that no version of NCCL accepts.
 std::optional<tuttiConfig_t> ToTutti(const ncclConfig_t* given);

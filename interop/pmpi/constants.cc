@@ -32,7 +32,7 @@ tuttiDataType_t IntegerType() {
 }
 
 // Types of which MPI allows arithmetic, as far as Tutti has them, and common ones of which it allows none.
-std::vector<NamedType> NamedTypes() {
+std::vector<NamedType> ListOfNamedTypes() {
   std::vector<NamedType> types = {
       {MPI_SIGNED_CHAR, tuttiInt8},
       {MPI_UNSIGNED_CHAR, tuttiUint8},
@@ -81,7 +81,7 @@ std::vector<NamedType> NamedTypes() {
 const Constants& TheConstants() {
   static const Constants constants{MPI_COMM_WORLD, MPI_COMM_SELF, MPI_COMM_NULL, MPI_DATATYPE_NULL,
                                    MPI_BYTE,       MPI_INT,       MPI_UINT64_T,  MPI_SUM,
-                                   MPI_PROD,       MPI_MAX,       MPI_MIN,       NamedTypes()};
+                                   MPI_PROD,       MPI_MAX,       MPI_MIN,       ListOfNamedTypes()};
   return constants;
 }
 

@@ -3,7 +3,7 @@
 namespace tutti::parallel {
 namespace {
 
-constexpr std::size_t kParts = 3;  // the dimension of mixed heads that they are
+constexpr std::size_t kMixedParts = 3;  // the dimension of mixed heads that they are
 
 }  // namespace
 
@@ -22,7 +22,7 @@ HeadRows::HeadRows(const Tensor& tensor, std::size_t first, std::size_t count)
       lanes(tensor.shape.at(1) * tensor.shape.at(2) * count),
       group(count),
       width(tensor.shape.at(4)),
-      stride(tensor.shape.at(kParts) * width) {}
+      stride(tensor.shape.at(kMixedParts) * width) {}
 
 HeadRows HeadRows::range(std::size_t first, std::size_t count) const {
   HeadRows some = *this;
@@ -31,8 +31,8 @@ HeadRows HeadRows::range(std::size_t first, std::size_t count) const {
   return some;
 }
 
-HeadRows queries_of(const Tensor& mixed) { return {mixed, 0, mixed.shape.at(kParts) - 2}; }
-HeadRows keys_of(const Tensor& mixed) { return {mixed, mixed.shape.at(kParts) - 2, 1}; }
-HeadRows values_of(const Tensor& mixed) { return {mixed, mixed.shape.at(kParts) - 1, 1}; }
+HeadRows queries_of(const Tensor& mixed) { return {mixed, 0, mixed.shape.at(kMixedParts) - 2}; }
+HeadRows keys_of(const Tensor& mixed) { return {mixed, mixed.shape.at(kMixedParts) - 2, 1}; }
+HeadRows values_of(const Tensor& mixed) { return {mixed, mixed.shape.at(kMixedParts) - 1, 1}; }
 
 }  // namespace tutti::parallel

@@ -12,19 +12,19 @@
 namespace tutti::parallel {
 namespace {
 
-constexpr std::size_t kParts = 3, kWidth = 4;  // dimensions of qkv
-constexpr std::size_t kPair = 2;               // a group's parts that are keys and values
+constexpr std::size_t kRingParts = 3, kWidth = 4;  // dimensions of qkv
+constexpr std::size_t kPair = 2;                   // a group's parts that are keys and values
 
 void RequireMixed(const char* what, const Tensor& qkv) {
   if (qkv.dtype != tuttiBfloat16) require_type(what, qkv, tuttiFloat32);
-  if (qkv.shape.size() == kWidth + 1 && qkv.shape[kParts] > kPair) return;
+  if (qkv.shape.size() == kWidth + 1 && qkv.shape[kRingParts] > kPair) return;
   throw Error(tuttiInvalidArgument,
               fmt::format("{} has shape {}, but [rows, batch, kv_heads, heads / kv_heads + 2, width] is expected", what,
                           describe(qkv.shape)));
 }
 
 // The number of heads that see a head of keys and values.
-std::size_t GroupSizeOf(const Tensor& qkv) { return qkv.shape[kParts] - kPair; }
+std::size_t GroupSizeOf(const Tensor& qkv) { return qkv.shape[kRingParts] - kPair; }
 Shape OfHeads(const Tensor& qkv, std::size_t width) {
   return {qkv.shape[0], qkv.shape[1], qkv.shape[2] * GroupSizeOf(qkv), width};
 }
@@ -43,7 +43,7 @@ Tensor GroupMatrix(const Tensor& tensor, const Tensor& qkv, std::size_t parts) {
 Buffer PackedKeysAndValues(Compute& compute, const Tensor& qkv) {
   Buffer packed(compute, OfPairs(qkv), qkv.dtype);
   const std::size_t width = qkv.shape[kWidth];
-  compute.copy_columns(GroupMatrix(qkv, qkv, qkv.shape[kParts]), GroupSizeOf(qkv) * width,
+  compute.copy_columns(GroupMatrix(qkv, qkv, qkv.shape[kRingParts]), GroupSizeOf(qkv) * width,
                        GroupMatrix(packed, qkv, kPair), 0, kPair * width);
   return packed;
 }
@@ -213,7 +213,7 @@ void RingAttention::backward(const Tensor& qkv, const Tensor& out, const Tensor&
   }
 
   const std::size_t width = qkv.shape[kWidth], queries = GroupSizeOf(qkv);
-  const Tensor to = GroupMatrix(grad_qkv, qkv, qkv.shape[kParts]);
+  const Tensor to = GroupMatrix(grad_qkv, qkv, qkv.shape[kRingParts]);
   if (of_queries.tensor().data != nullptr) {
     compute.copy_columns(GroupMatrix(of_queries, qkv, queries), 0, to, 0, queries * width);
   }

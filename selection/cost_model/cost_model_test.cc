@@ -7,8 +7,6 @@
 namespace tutti::cost_model {
 namespace {
 
-constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
-
 // One rank a node; every rank has a port of 10 GB/s each way and 5 us on each side.
 Machine Cluster(int nodes, int ranks_per_node = 1) {
   Costs costs;

@@ -12,9 +12,8 @@
 namespace tutti::cost_model {
 namespace {
 
-constexpr std::size_t KiB = 1024;
-constexpr std::size_t MiB = 1024 * KiB;
-constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kKiB = 1024;
+constexpr std::size_t MiB = 1024 * kKiB;
 
 // The names of a file's entries.
 constexpr char kOperation[] = "operation_us";
@@ -88,17 +87,17 @@ HostCosts DefaultHostCosts(int cores, const HostTraits& traits) {
   host.costs.cores = cores;
   // Bytes read and written, together, by one core: in L2, in L3, in an L3 that does not hold all, in memory.
   const std::size_t half = std::max(traits.cache_bytes / 2, 1 * MiB);
-  host.costs.executor_bandwidth = {{512 * KiB, 60}, {half, 50}, {2 * half, 30}, {kAnySize, 12}};
+  host.costs.executor_bandwidth = {{512 * kKiB, 60}, {half, 50}, {2 * half, 30}, {kAnySize, 12}};
   // Three bytes move for two that a copy counts, unless it stores past the caches.
   host.costs.streamed_bandwidth = 18;
   // Bytes copied from another core's fresh lines: a short piece pays for finding them, a long one for its length. From
-  // half of an L2 of 512 KiB on, lines have left it: two Zen 2 cores copied 36 GB/s up to 128 KiB, and 15 at 512.
-  host.costs.crossing_bandwidth = {{512, 4.6},     {1 * KiB, 7.8},  {4 * KiB, 11},
-                                   {16 * KiB, 17}, {256 * KiB, 20}, {kAnySize, 11}};
+  // half of an L2 of 512 kKiB on, lines have left it: two Zen 2 cores copied 36 GB/s up to 128 kKiB, and 15 at 512.
+  host.costs.crossing_bandwidth = {{512, 4.6},      {1 * kKiB, 7.8},  {4 * kKiB, 11},
+                                   {16 * kKiB, 17}, {256 * kKiB, 20}, {kAnySize, 11}};
   if (traits.wide_caches) {
     // Two Zen 4 cores with an L2 of 1 MiB each, whose slots' data wander (`tutti-bench limits`).
-    host.costs.executor_bandwidth = {{512 * KiB, 110}, {half, 85}, {2 * half, 35}, {kAnySize, 20}};
-    host.costs.crossing_bandwidth = {{512, 10}, {1 * KiB, 15}, {4 * KiB, 30}, {16 * KiB, 36}, {kAnySize, 40}};
+    host.costs.executor_bandwidth = {{512 * kKiB, 110}, {half, 85}, {2 * half, 35}, {kAnySize, 20}};
+    host.costs.crossing_bandwidth = {{512, 10}, {1 * kKiB, 15}, {4 * kKiB, 30}, {16 * kKiB, 36}, {kAnySize, 40}};
     host.costs.slot_us = {0, 0, 0.03};
     host.latency = {0.1, 0.2, 0.15};
   }

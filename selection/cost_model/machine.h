@@ -26,6 +26,7 @@
 
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,6 +47,7 @@ struct Route {
   bool network = false;
 };
 
+inline constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
 // GB/s by the number of bytes touched: the effect of caches on memory.
 struct RateStep {
   std::size_t footprint;  // up to this many bytes

@@ -12,8 +12,6 @@
 namespace tutti::cost_model {
 namespace {
 
-constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
-
 // One host's part of the system, as resources and routes.
 class NodeMaker {
  public:

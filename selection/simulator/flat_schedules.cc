@@ -13,26 +13,27 @@
 #include "selection/cost_model/machine_constants.h"
 
 namespace tutti::simulator {
-namespace {
 
 // A connection as its writer names it. A post counts once for each reader.
-struct Name {
+struct ConnectionName {
   int from;
   int to;
   int channel;
   int number;  // as in schedule::Way
-  friend bool operator==(const Name&, const Name&) = default;
+  friend bool operator==(const ConnectionName&, const ConnectionName&) = default;
 };
-// Name::number of the links that bring a sum to its reader. No slot has it.
+// ConnectionName::number of the links that bring a sum to its reader. No slot has it.
 constexpr int kSumWay = schedule::kMulticasts - 1;
 
-struct NameHash {
-  std::size_t operator()(const Name& name) const {
+struct ConnectionNameHash {
+  std::size_t operator()(const ConnectionName& name) const {
     // Ranks are below 2^16 (Operand::peer) and channels few.
     return ring::Mix(static_cast<std::uint64_t>(name.from) << 40 | static_cast<std::uint64_t>(name.to) << 24 |
                      static_cast<std::uint64_t>(name.channel) << 8 | static_cast<std::uint64_t>(name.number - kSumWay));
   }
 };
+
+namespace {
 
 // Where a rank's schedule fills its connection to `to` for the first time.
 struct Position {
@@ -90,7 +91,7 @@ class Flattener {
   // A read whose writer is simulated as another rank.
   struct Read {
     std::uint32_t edge;
-    Name name;
+    ConnectionName name;
   };
 
   int StandInFor(int rank) const {
@@ -195,13 +196,13 @@ class Flattener {
     }
   }
 
-  cost_model::Route RouteOf(const Name& name) const {
+  cost_model::Route RouteOf(const ConnectionName& name) const {
     if (name.number == kSumWay) return machine_.SumRouteOf(name.to);
     if (name.number == schedule::kMulticasts) return machine_.MulticastRouteOf(name.from);
     return machine_.RouteOf(name.from, name.to, name.channel);
   }
 
-  std::uint32_t ConnectionOf(const Name& name, std::uint32_t lane) {
+  std::uint32_t ConnectionOf(const ConnectionName& name, std::uint32_t lane) {
     const auto [found, added] = connections_.emplace(name, flat_.connections_.size());
     if (added) {
       const cost_model::Route route = RouteOf(name);
@@ -221,7 +222,7 @@ class Flattener {
     return found->second;
   }
 
-  std::uint32_t EdgeOf(const Name& name, std::uint32_t lane) {
+  std::uint32_t EdgeOf(const ConnectionName& name, std::uint32_t lane) {
     const auto [found, added] = edges_.emplace(name, flat_.edges_.size());
     if (added) {
       names_.push_back(name);
@@ -240,7 +241,7 @@ class Flattener {
     for (const Read& read : reads) flat_.edges_[read.edge].connection = Counterpart(theirs, ours, read.name);
   }
 
-  int Counterpart(const schedule::Schedule& theirs, const schedule::Schedule& ours, const Name& name) const {
+  int Counterpart(const schedule::Schedule& theirs, const schedule::Schedule& ours, const ConnectionName& name) const {
     const auto& channel = theirs.channels.at(name.channel);
     if (name.number >= 0) {
       if (const auto position = PositionOf(channel, schedule::By(name.number, schedule::To(name.to)))) {
@@ -257,7 +258,7 @@ class Flattener {
           ours.rank, theirs.rank, name.to);
   }
 
-  int Find(const Name& name) const {
+  int Find(const ConnectionName& name) const {
     const auto found = connections_.find(name);
     if (found == connections_.end()) {
       Throw(tuttiInvalidArgument, "rank {} reads from rank {} on channel {}, which never writes to it", name.to,
@@ -269,7 +270,7 @@ class Flattener {
   // Adds an edge to its connection, whose bytes also cross the resources that lead into the reader's node.
   void Join(int index) {
     FlatEdge& edge = flat_.edges_[index];
-    const Name& name = names_[index];
+    const ConnectionName& name = names_[index];
     if (edge.connection == -1) edge.connection = Find(name);
     FlatConnection& connection = flat_.connections_[edge.connection];
     edge.next = connection.edge;
@@ -288,8 +289,8 @@ class Flattener {
   const std::size_t wire_;
   const NodeClasses& node_classes_;
   std::vector<std::size_t> place_;  // of a rank on its node
-  std::unordered_map<Name, std::uint32_t, NameHash> connections_, edges_;
-  std::vector<Name> names_;                     // by edge
+  std::unordered_map<ConnectionName, std::uint32_t, ConnectionNameHash> connections_, edges_;
+  std::vector<ConnectionName> names_;           // by edge
   std::map<int, std::vector<Read>> strangers_;  // by writer
   bool one_launch_ = false, may_refer_ = false;
 };

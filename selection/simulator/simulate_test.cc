@@ -205,7 +205,7 @@ TEST(Simulate, APostCrossesSharedMemoryOnceAndALinkForEachReader) {
   EXPECT_DOUBLE_EQ(Simulate(cost_model::SwitchedMachine(1, 4, costs), call).bytes_over[0], 1e6);
 }
 
-class RingOf : public testing::TestWithParam<int> {};
+class RingOf : public ::testing::TestWithParam<int> {};
 
 // Every rank sends 2(n-1) blocks one after the other, each a step, a crossing and a latency behind the one before; only
 // the last step, which stores what it received, has nothing to send.
@@ -226,7 +226,7 @@ TEST_P(RingOf, TakesItsClosedForm) {
     EXPECT_DOUBLE_EQ(result.bytes_over[4 * rank + 1], 2.0 * (n - 1) * kBlock);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Ranks, RingOf, testing::Values(2, 3, 4, 8, 31, 64));
+INSTANTIATE_TEST_SUITE_P(Ranks, RingOf, ::testing::Values(2, 3, 4, 8, 31, 64));
 
 struct Kind {
   tuttiAlgorithm_t algorithm;
@@ -242,7 +242,7 @@ std::vector<Kind> EveryKind() {
   }
   return kinds;
 }
-class Kinds : public testing::TestWithParam<Kind> {};
+class Kinds : public ::testing::TestWithParam<Kind> {};
 
 // Bytes that all ranks' schedules write into slots, posts included.
 double BytesWritten(const cost_model::Machine& machine, const SimulatedCall& call) {
@@ -342,7 +342,7 @@ TEST_P(Kinds, EndOnSharedCores) {
   EXPECT_GT(Simulate(machine, call).duration_us, Simulate(cost_model::SwitchedMachine(1, 6, own), call).duration_us);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Kinds, testing::ValuesIn(EveryKind()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(All, Kinds, ::testing::ValuesIn(EveryKind()), [](const auto& info) {
   return fmt::format("{}_by_{}", schedule::NameOf(info.param.collective), schedule::NameOf(info.param.algorithm));
 });
 

@@ -14,7 +14,7 @@ namespace {
 constexpr cost_model::Kind kAllReduce{schedule::Collective::all_reduce};
 constexpr cost_model::Kind kLowPrecision{schedule::Collective::all_reduce, true};
 
-cost_model::TuningContext On(int nranks, const std::string& algorithms = "") {
+cost_model::TuningContext ContextOf(int nranks, const std::string& algorithms = "") {
   cost_model::TuningContext tuning;
   tuning.nranks = nranks;
   tuning.max_channels = 8;
@@ -24,7 +24,7 @@ cost_model::TuningContext On(int nranks, const std::string& algorithms = "") {
   return tuning;
 }
 
-cost_model::Machine Host(int nranks) {
+cost_model::Machine HostOf(int nranks) {
   return cost_model::HostMachine(cost_model::DefaultHostCosts(4), schedule::ArrangeEvenly(nranks, 1));
 }
 
@@ -41,32 +41,33 @@ std::set<tuttiAlgorithm_t> Serving(const cost_model::TuningContext& tuning, cons
 using Algorithms = std::set<tuttiAlgorithm_t>;
 
 TEST(Restricted, AlgorithmsAreChosenAmongThoseNamed) {
-  EXPECT_EQ(Serving(On(4, "ring+direct"), kAllReduce), (Algorithms{tuttiAlgorithmRing, tuttiAlgorithmDirect}));
+  EXPECT_EQ(Serving(ContextOf(4, "ring+direct"), kAllReduce), (Algorithms{tuttiAlgorithmRing, tuttiAlgorithmDirect}));
   const cost_model::Kind scatter{schedule::Collective::scatter};
-  EXPECT_EQ(Serving(On(4, "all_reduce:ring+direct"), scatter), Serving(On(4), scatter));
-  EXPECT_EQ(Serving(On(4, "ring+direct,all_reduce:two_shot+ring"), kAllReduce),
+  EXPECT_EQ(Serving(ContextOf(4, "all_reduce:ring+direct"), scatter), Serving(ContextOf(4), scatter));
+  EXPECT_EQ(Serving(ContextOf(4, "ring+direct,all_reduce:two_shot+ring"), kAllReduce),
             (Algorithms{tuttiAlgorithmRing, tuttiAlgorithmTwoShot}));
 }
 
 TEST(Restricted, AlgorithmsAreLeftOut) {
-  auto all = Serving(On(4), kAllReduce);
+  auto all = Serving(ContextOf(4), kAllReduce);
   all.erase(tuttiAlgorithmRing);
   all.erase(tuttiAlgorithmDirect);
-  EXPECT_EQ(Serving(On(4, "^ring+direct"), kAllReduce), all);
-  EXPECT_FALSE(Serving(On(4, "^ring"), kAllReduce).contains(tuttiAlgorithmParameterServer)) << "a baseline stays one";
-  EXPECT_EQ(cost_model::WhyNot(tuttiAlgorithmRing, kAllReduce, On(4, "^ring")), "is left out by TUTTI_ALGO");
+  EXPECT_EQ(Serving(ContextOf(4, "^ring+direct"), kAllReduce), all);
+  EXPECT_FALSE(Serving(ContextOf(4, "^ring"), kAllReduce).contains(tuttiAlgorithmParameterServer))
+      << "a baseline stays one";
+  EXPECT_EQ(cost_model::WhyNot(tuttiAlgorithmRing, kAllReduce, ContextOf(4, "^ring")), "is left out by TUTTI_ALGO");
 }
 
 TEST(Restricted, NothingIsLeftOutWhereNothingWouldBeLeft) {
   // Bruck's algorithm has no all-reduce, and two-level ones need several nodes.
-  EXPECT_EQ(Serving(On(4, "bruck+two_level"), kAllReduce), Serving(On(4), kAllReduce));
+  EXPECT_EQ(Serving(ContextOf(4, "bruck+two_level"), kAllReduce), Serving(ContextOf(4), kAllReduce));
 }
 
 TEST(Restricted, SumsAreRoundedOnTheirWayOnlyIfTheUserLeavesNoOtherWay) {
   const Algorithms exact{tuttiAlgorithmDirect, tuttiAlgorithmTwoShot};
-  EXPECT_EQ(Serving(On(4), kLowPrecision), exact);
-  EXPECT_EQ(Serving(On(4, "^direct"), kLowPrecision), Algorithms{tuttiAlgorithmTwoShot});
-  EXPECT_EQ(Serving(On(4, "ring+double_binary_tree"), kLowPrecision),
+  EXPECT_EQ(Serving(ContextOf(4), kLowPrecision), exact);
+  EXPECT_EQ(Serving(ContextOf(4, "^direct"), kLowPrecision), Algorithms{tuttiAlgorithmTwoShot});
+  EXPECT_EQ(Serving(ContextOf(4, "ring+double_binary_tree"), kLowPrecision),
             (Algorithms{tuttiAlgorithmRing, tuttiAlgorithmDoubleBinaryTree}));
 }
 
@@ -91,7 +92,7 @@ std::set<ring::Protocol> ProtocolsOf(const cost_model::TuningContext& tuning, st
 
 TEST(Restricted, AProtocolIsLeftOutWhereThereIsAnother) {
   using enum ring::Protocol;
-  auto tuning = On(4);
+  auto tuning = ContextOf(4);
   const auto with = [&](const char* text, std::size_t bytes) {
     tuning.forced = {};
     cost_model::ParseForcedProtocol(text, tuning.forced);
@@ -107,7 +108,7 @@ TEST(Restricted, AProtocolIsLeftOutWhereThereIsAnother) {
 
 TEST(Restricted, AProtocolIsLeftOutOnGpus) {
   using enum ring::Protocol;
-  auto tuning = On(2);
+  auto tuning = ContextOf(2);
   cost_model::FitToGpus(132, 1, false, tuning);
   tuning.gpu_slots = {true, true, 8 << 10, 64 << 10, 512 << 10};
   cost_model::ParseForcedProtocol("^bulk", tuning.forced);
@@ -128,7 +129,7 @@ std::set<int> ChannelsOf(const cost_model::TuningContext& tuning) {
 }
 
 TEST(Restricted, ChannelsStayInTheirBounds) {
-  auto tuning = On(4);
+  auto tuning = ContextOf(4);
   tuning.threads = 6;
   EXPECT_EQ(ChannelsOf(tuning), (std::set{1, 6}));
   tuning.forced.most_channels = 4;
@@ -137,7 +138,7 @@ TEST(Restricted, ChannelsStayInTheirBounds) {
   EXPECT_EQ(ChannelsOf(tuning), (std::set{2, 4}));
   tuning.forced.least_channels = 7;
   EXPECT_EQ(ChannelsOf(tuning), std::set{4}) << "the most wins";
-  cost_model::TuningContext gpus = On(2);
+  cost_model::TuningContext gpus = ContextOf(2);
   cost_model::FitToGpus(132, 1, false, gpus);
   gpus.forced.least_channels = 4;
   gpus.forced.most_channels = 16;
@@ -145,9 +146,9 @@ TEST(Restricted, ChannelsStayInTheirBounds) {
 }
 
 TEST(Restricted, OffersAreTheBestOfEachAlgorithmProtocolAndNumberOfChannels) {
-  auto tuning = On(4);
+  auto tuning = ContextOf(4);
   tuning.threads = 2;
-  const auto machine = Host(4);
+  const auto machine = HostOf(4);
   Tuner tuner(machine, tuning);
   const auto offers = tuner.Offers(kAllReduce, 1 << 16);
   std::set<std::tuple<tuttiAlgorithm_t, ring::Protocol, int>> seen;

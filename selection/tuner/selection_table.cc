@@ -12,11 +12,11 @@
 namespace tutti::tuner {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kTableVersion = 1;
 constexpr int kMostRanks = std::numeric_limits<int>::max();
 
 // The names of a file's entries.
-constexpr char kFormat[] = "tutti_selection";
+constexpr char kTableFormat[] = "tutti_selection";
 constexpr char kRanks[] = "ranks";
 constexpr char kNodes[] = "nodes";
 constexpr char kRows[] = "rows";
@@ -95,7 +95,7 @@ const TableEntry& SelectionTable::At(const cost_model::Kind& kind, std::size_t b
 
 std::string SelectionTable::ToJson(const cost_model::TuningContext& tuning) const {
   nlohmann::ordered_json json;
-  json[kFormat] = kVersion;
+  json[kTableFormat] = kTableVersion;
   json[kRanks] = tuning.nranks;
   json[kNodes] = NodesOf(tuning);
   json[kRows] = nlohmann::ordered_json::array();
@@ -132,7 +132,7 @@ SelectionTable SelectionTable::FromJson(const std::string& text, const std::stri
                                         const cost_model::TuningContext& tuning) {
   const JsonDocument document(text, name);
   const auto root = document.root();
-  root.Whole(kFormat, kVersion, kVersion);
+  root.Whole(kTableFormat, kTableVersion, kTableVersion);
   const auto ranks = static_cast<int>(root.Whole(kRanks, 1, kMostRanks));
   const auto nodes = static_cast<int>(root.Whole(kNodes, 1, kMostRanks));
   if (ranks != tuning.nranks || nodes != NodesOf(tuning)) {

@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 // A rank whose calls came from the thread that now waits for it is unlikely to come; for this long, another thread may
 // still bring it.
 constexpr std::chrono::seconds kPatienceWithOwnThread{10};
-constexpr std::chrono::milliseconds kLookEvery{20};
+constexpr std::chrono::milliseconds kWaitAtMost{20};
 // A thread's wake-up takes longer (executors/host/drive.cc) than eight ranks' launch, so ranks that call at about the same
 // time do not sleep.
 constexpr std::chrono::microseconds kSoon{100};
@@ -350,7 +350,7 @@ std::optional<Error> LaunchGroup::Launch(std::vector<DevicePart> parts, std::chr
     LaunchAllReady();
   }
   while (!settled()) {
-    if (changed_.wait_for(lock, kLookEvery) == std::cv_status::no_timeout) continue;
+    if (changed_.wait_for(lock, kWaitAtMost) == std::cv_status::no_timeout) continue;
     lock.unlock();
     auto reason = check();
     lock.lock();

@@ -24,6 +24,8 @@ const char* NameOf(std::memory_order order) {
 
 Execution* Running() { return running; }
 
+Execution* Checking() { return running != nullptr && running->checking() ? running : nullptr; }
+
 Execution::Execution(Guide& guide) : guide_(guide), memory_(guide) {
   for (int a = 0; a < kMostThreads; ++a) fibers_.push_back(std::make_unique<Fiber>([this, a] { Body(a); }));
   running = this;

@@ -175,5 +175,7 @@ class Entry {
 
 // The running execution, for the compiler's hooks, which get no such argument; null: none.
 Execution* Running();
+// The same if it checks what happens, null otherwise.
+Execution* Checking();
 
 }  // namespace tutti::model

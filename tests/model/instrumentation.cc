@@ -7,11 +7,6 @@
 namespace tutti::model {
 namespace {
 
-Execution* Checking() {
-  auto* const execution = Running();
-  return execution != nullptr && execution->checking() ? execution : nullptr;
-}
-
 std::memory_order OrderOf(int order) { return static_cast<std::memory_order>(order & 0xf); }
 
 void Touch(const volatile void* address, std::size_t bytes, Access access) {

@@ -17,11 +17,6 @@
 namespace tutti::model {
 namespace {
 
-Execution* Checking() {
-  auto* const execution = Running();
-  return execution != nullptr && execution->checking() ? execution : nullptr;
-}
-
 void* Allocate(std::size_t bytes, std::size_t alignment) {
   auto* const execution = Running();
   if (execution != nullptr && execution->allocating()) {

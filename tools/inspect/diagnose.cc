@@ -44,11 +44,11 @@ nlohmann::ordered_json JsonOf(const std::vector<Dump>& dumps, const std::string&
 void AddDiagnose(CLI::App& app) {
   auto* const command =
       app.add_subcommand("diagnose", "combine the dumps of the ranks' flight recorders and report why they hang");
-  struct Options {
+  struct DiagnoseOptions {
     std::vector<std::string> files;
     bool json = false;
   };
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DiagnoseOptions>();
   command
       ->add_option("files", options->files, "dump files of TUTTI_DUMP or tuttiCommDump, from as many ranks as possible")
       ->required();

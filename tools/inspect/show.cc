@@ -15,7 +15,7 @@
 namespace tutti::tools {
 namespace {
 
-struct Options {
+struct ShowOptions {
   ScheduleChoice choice;
   std::optional<int> rank = {};
   int channel = 0;
@@ -37,7 +37,7 @@ nlohmann::ordered_json JsonOf(const schedule::Schedule& schedule) {
   return {{"rank", schedule.rank}, {"channels", std::move(channels)}};
 }
 
-void Show(const Options& options) {
+void Show(const ShowOptions& options) {
   const msccl::Program program = ChosenSchedules(options.choice);
   const auto ranks = static_cast<int>(program.ranks.size());
   if (options.rank.value_or(0) >= ranks) Throw(tuttiInvalidArgument, "there is no rank {} of {}", *options.rank, ranks);
@@ -65,7 +65,7 @@ void Show(const Options& options) {
 
 void AddShow(CLI::App& app) {
   auto* const command = app.add_subcommand("show", "print or draw a schedule");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ShowOptions>();
   AddScheduleOptions(*command, options->choice);
   command->add_option("--rank", options->rank, "print only this rank's part (text output)")
       ->check(CLI::NonNegativeNumber);

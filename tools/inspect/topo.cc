@@ -30,7 +30,7 @@ namespace {
 // More hosts than any cluster has; catches typing errors.
 constexpr int kMostNodes = 1'000'000;
 
-struct Options {
+struct TopoOptions {
   std::string file;
   std::string host;
   int ranks = 0;
@@ -99,14 +99,14 @@ void PrintRails(const topology::System& system) {
   if (!rails.empty()) fmt::print("Nearest NICs: {}\n", fmt::join(rails, ", "));
 }
 
-xml::TopologyFile Found(const Options& options) {
+xml::TopologyFile Found(const TopoOptions& options) {
   if (!options.file.empty()) return xml::ReadTopologyFile(options.file);
   if (!options.host.empty())
     return {detect::DetectHost({.hwloc_synthetic = options.host, .sysfs = "", .nvml = ""}), {}};
   return {detect::DetectHost(), {}};
 }
 
-std::string TitleOf(const Options& options) {
+std::string TitleOf(const TopoOptions& options) {
   if (!options.file.empty()) return std::filesystem::path(options.file).stem().string();
   return options.host.empty() ? "This machine" : options.host;
 }
@@ -117,7 +117,7 @@ nlohmann::ordered_json JsonOfBandwidth(const Found& found, std::size_t count) {
   return {{"count", count}, {"each_gbs", found.bandwidth}, {"total_gbs", found.total()}};
 }
 
-void PrintAsJson(const topology::System& system, const Options& options, const std::vector<std::string>& notes) {
+void PrintAsJson(const topology::System& system, const TopoOptions& options, const std::vector<std::string>& notes) {
   nlohmann::ordered_json json = {{"name", TitleOf(options)}};
   for (const auto& device : system.devices) {
     json["devices"].push_back({{"name", device.name},
@@ -150,12 +150,12 @@ void PrintAsJson(const topology::System& system, const Options& options, const s
   PrintJson(json);
 }
 
-void WriteFiles(const Options& options, const topology::System& system, const std::vector<RingPicture>& pictures) {
+void WriteFiles(const TopoOptions& options, const topology::System& system, const std::vector<RingPicture>& pictures) {
   if (!options.svg.empty()) WriteFile(options.svg, DrawHost(system, 0, TitleOf(options), pictures));
   if (!options.xml.empty()) WriteFile(options.xml, xml::WriteTopology(system));
 }
 
-void Run(const Options& options) {
+void Run(const TopoOptions& options) {
   if (!options.table.empty()) {
     fmt::print("{}", RingTable(options.table));
     return;
@@ -187,7 +187,7 @@ void Run(const Options& options) {
 }  // namespace
 
 void AddTopo(CLI::App& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TopoOptions>();
   CLI::App* topo = app.add_subcommand("topo", "show a machine's devices and links, and the rings over them");
   topo->add_option("FILE,--topo", options->file, "topology file in NCCL's XML format; default: this machine")
       ->check(CLI::ExistingFile);

@@ -16,13 +16,13 @@ namespace {
 // More slots than any connection has.
 constexpr int kMaxSlots = 1024;
 
-struct Options {
+struct VerifyCommandOptions {
   ScheduleChoice choice;
   int slots = ring::kBulkDepth;
   bool json = false;
 };
 
-void Verify(const Options& options) {
+void Verify(const VerifyCommandOptions& options) {
   const msccl::Program program = ProvedSchedules(options.choice, options.slots);
   const schedule::Schedule& first = program.ranks.front();
   if (options.json) {
@@ -42,7 +42,7 @@ void Verify(const Options& options) {
 
 void AddVerify(CLI::App& app) {
   auto* const command = app.add_subcommand("verify", "prove that a schedule computes its collective correctly");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<VerifyCommandOptions>();
   AddScheduleOptions(*command, options->choice);
   command->add_option("--slots", options->slots, "number of slots that each connection has at least")
       ->check(CLI::Range(1, kMaxSlots));

@@ -32,7 +32,7 @@ struct GpuSheet {
 };
 constexpr std::array<GpuSheet, 3> kSheets = {{{70, 125, 32}, {80, 312, 80}, {90, 989, 80}}};
 
-struct Options {
+struct PlanOptions {
   std::string model;
   std::vector<std::string> cluster;
   double tflops = 0, memory_gb = 0;
@@ -48,7 +48,7 @@ struct Options {
 };
 
 // "FILE x NODES", "FILE NODES" or "FILE".
-Cluster ClusterOf(const Options& options, std::string& name) {
+Cluster ClusterOf(const PlanOptions& options, std::string& name) {
   auto words = options.cluster;
   std::erase(words, "x");
   Cluster cluster;
@@ -237,7 +237,7 @@ void PrintGiven(PlanRanking& ranking, const Strategy& given, const Evaluated& be
   }
 }
 
-void Plan(const Options& options) {
+void Plan(const PlanOptions& options) {
   const auto model = ParseLanguageModel(ReadFile(options.model, JsonLimits().bytes), options.model);
   std::string name;
   const auto cluster = ClusterOf(options, name);
@@ -285,7 +285,7 @@ void Plan(const Options& options) {
 }  // namespace
 
 void AddPlan(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PlanOptions>();
   auto* const command = app.add_subcommand(
       "plan", "find the fastest way to split a model's training over a cluster, and explain the choice");
   command->add_option("--model", options->model, "the model, as JSON (examples/models)")->required();

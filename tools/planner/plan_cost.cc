@@ -11,7 +11,6 @@
 namespace tutti::tools {
 namespace {
 
-constexpr double kParameterBytes = 2, kGradientBytes = 4, kActivationBytes = 2;
 constexpr double kUsPerSecond = 1e6;
 // Prices are computed at 4^k bytes.
 constexpr int kBitsPerPower = 2;

@@ -8,7 +8,7 @@
 namespace tutti::tools {
 namespace {
 
-constexpr double kParameterBytes = 2, kGradientBytes = 4, kOptimizerBytes = 12, kActivationBytes = 2, kLogitBytes = 4;
+constexpr double kOptimizerBytes = 12, kLogitBytes = 4;
 constexpr int kMostVirtualStages = 8, kMostMicroBatch = 16, kMostZero = 3;
 
 // For one layer and token, in elements, before tensor and context parallelism split them. Flash attention keeps no

@@ -33,6 +33,7 @@ std::string WhyIllegal(const Strategy& strategy, const LanguageModel& model);
 
 // Bytes on the fullest GPU: bf16 parameters, fp32 gradients, and fp32 master parameters with Adam's two moments, or 2 +
 // 4 + 12 bytes per parameter. ZeRO-1 shards the last, ZeRO-2 also the gradients, ZeRO-3 all (Rajbhandari et al. 2020).
+inline constexpr double kParameterBytes = 2, kGradientBytes = 4, kActivationBytes = 2;
 struct MemoryNeed {
   double parameters = 0, gradients = 0, optimizer = 0, activations = 0;
   double total() const { return parameters + gradients + optimizer + activations; }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kMostRanks = 1024;
 
-struct Options {
+struct RunOptions {
   std::vector<std::string> command;
   int ranks = 0;
   bool tag = false;
@@ -45,7 +45,7 @@ nlohmann::ordered_json JsonOf(const JobEnd& end) {
 
 void AddRun(CLI::App& app, int& status) {
   auto* const command = app.add_subcommand("run", "start the ranks of a program on this machine");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RunOptions>();
   options->ranks = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   command
       ->add_option("PROGRAM", options->command, "the program and its arguments; one that ends in .py runs in python3")

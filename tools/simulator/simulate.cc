@@ -22,7 +22,7 @@
 namespace tutti::tools {
 namespace {
 
-struct Options {
+struct SimulateOptions {
   std::string what = "all_reduce";  // or a program's FILE.xml
   TargetOptions target;
   std::vector<std::string> algorithms = {};
@@ -65,7 +65,7 @@ Entrant EntrantNamed(const std::string& name) {
         name);
 }
 
-std::vector<Entrant> EntrantsOf(const Options& options) {
+std::vector<Entrant> EntrantsOf(const SimulateOptions& options) {
   std::vector<Entrant> entrants;
   if (IsProgram(options.what)) entrants.push_back(EntrantNamed(options.what));
   for (const std::string& name : options.algorithms) entrants.push_back(EntrantNamed(name));
@@ -74,7 +74,7 @@ std::vector<Entrant> EntrantsOf(const Options& options) {
 }
 
 // Programs fix the collective, the channels and the number of ranks, which becomes the default.
-void FitToPrograms(Options& options, schedule::Collective collective, const std::vector<Entrant>& entrants) {
+void FitToPrograms(SimulateOptions& options, schedule::Collective collective, const std::vector<Entrant>& entrants) {
   for (const Entrant& entrant : entrants) {
     if (!entrant.program) continue;
     const schedule::Schedule& schedule = entrant.program->ranks.front();
@@ -100,7 +100,7 @@ struct Row {
   Outcome outcome;
 };
 
-void PrintHeading(const Options& options, const cost_model::Machine& machine) {
+void PrintHeading(const SimulateOptions& options, const cost_model::Machine& machine) {
   fmt::print("# tutti simulate {}: {} ranks, {} node{}, {}\n", options.what, machine.nranks(), options.target.nodes,
              options.target.nodes == 1 ? "" : "s",
              !options.target.host.empty()      ? options.target.host
@@ -158,7 +158,7 @@ std::string WithBeforeSuffix(const std::string& path, const std::string& insert)
   return dot == std::string::npos ? path + insert : path.substr(0, dot) + insert + path.substr(dot);
 }
 
-void RunSweep(Options options) {
+void RunSweep(SimulateOptions options) {
   const std::vector<Entrant> entrants = EntrantsOf(options);
   const schedule::Collective collective = IsProgram(options.what) ? entrants.front().program->ranks.front().collective
                                                                   : cost_model::ParseCollective(options.what);
@@ -212,7 +212,7 @@ void RunSweep(Options options) {
 }  // namespace
 
 void AddSimulate(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SimulateOptions>();
   auto* command = app.add_subcommand(
       "simulate", "simulate the time of a collective on a machine: schedules run over its links in virtual time");
   command->add_option("WHAT", options->what, "all_reduce, reduce_scatter, all_gather, ..., or a program's FILE.xml")

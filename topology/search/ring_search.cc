@@ -13,7 +13,7 @@ namespace tutti::search {
 namespace {
 
 // A ring takes at least an eighth of some link: more and thinner channels cost an executor more than they carry.
-constexpr int kParts = 8;
+constexpr int kRingParts = 8;
 // A total must be this much better to count as better; smaller differences are rounding.
 constexpr double kBetter = 1 + 1e-6;
 // Hops that a search may look at, over all bandwidths: some 10 ms for the cheapest rings, 5 for trying all.
@@ -34,7 +34,7 @@ struct Candidate {
 std::vector<Candidate> Candidates(const topology::System& system, const HopGraph& graph) {
   const std::vector<std::vector<int>> vital = VitalLinks(system, graph);
   std::vector<Candidate> candidates;
-  for (const double bandwidth : CandidateBandwidths(system, graph, kParts)) {
+  for (const double bandwidth : CandidateBandwidths(system, graph, kRingParts)) {
     candidates.push_back({bandwidth, MostRings(system, graph, vital, bandwidth)});
   }
   // Stable, since they come by descending bandwidth; to whole MB/s, since equal totals differ by rounding.

@@ -11,7 +11,7 @@ namespace tutti::search {
 namespace {
 
 // An interior GPU's link carries up to three edges of a tree, each root has a tree, and 8 roots are usual.
-constexpr int kParts = 32;
+constexpr int kTreeParts = 32;
 // Edges that a search may visit, over all bandwidths: half a second. 72 GPUs on one switch have their trees after 5
 // million.
 constexpr long kEffort = 6'000'000;
@@ -130,7 +130,7 @@ SpanningTrees SearchTrees(const topology::System& system, int host, const std::v
   }
   if (graph.size() < 2 || root_ends.empty()) return {};
   long effort = kEffort;
-  for (const double bandwidth : CandidateBandwidths(system, graph, kParts)) {
+  for (const double bandwidth : CandidateBandwidths(system, graph, kTreeParts)) {
     if (effort < 0) break;
     std::vector<SpanningTree> trees = Pack(system, graph, bandwidth, root_ends, effort);
     if (!trees.empty()) return {std::move(trees), bandwidth};

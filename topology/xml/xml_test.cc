@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kData = "topology/testdata";
 
-TopologyFile Load(const std::string& name) { return ReadTopologyFile(std::string(kData) + "/" + name + ".xml"); }
+TopologyFile LoadFile(const std::string& name) { return ReadTopologyFile(std::string(kData) + "/" + name + ".xml"); }
 
 std::vector<std::string> AllFiles() {
   std::vector<std::string> names;
@@ -52,7 +52,7 @@ TEST(TopologyXml, EveryFileLoadsAndReadsBackEqual) {
   const auto names = AllFiles();
   EXPECT_EQ(names.size(), 21U);
   for (const auto& name : names) {
-    const auto file = Load(name);
+    const auto file = LoadFile(name);
     const std::string written = WriteTopology(file.system);
     const auto again = ParseTopology(written, name + " again");
     EXPECT_EQ(file.system, again.system) << name << "\n" << written;
@@ -88,7 +88,7 @@ TEST(TopologyXml, SeesWhatOthersSee) {
   ASSERT_EQ(rows.size(), 10U);
   for (auto [name, row] : rows) {
     SCOPED_TRACE(name);
-    const topology::System system = Load(name).system;
+    const topology::System system = LoadFile(name).system;
     EXPECT_EQ(Count(system, topology::DeviceKind::cpu), std::stoi(row["cpus"]));
     EXPECT_EQ(Count(system, topology::DeviceKind::pci_switch), std::stoi(row["pci_switches"]));
     // That library cuts `gpus` into domains, but not `devs`.
@@ -117,7 +117,7 @@ TEST(TopologyXml, SeesWhatOthersSee) {
 
 TEST(TopologyXml, BridgesWithOneBranchCountAsItsLink) {
   // Each GPU and each card has a bridge of its own below the switch.
-  const auto file = Load("oci_H100-topology");
+  const auto file = LoadFile("oci_H100-topology");
   const topology::System& system = file.system;
   EXPECT_TRUE(AnyNote(file, "switch 0000:08:00.0: its link to the CPU carries less (6 GB/s)"));
   EXPECT_EQ(Count(system, topology::DeviceKind::gpu), 8);
@@ -138,8 +138,8 @@ TEST(TopologyXml, BridgesWithOneBranchCountAsItsLink) {
 }
 
 TEST(TopologyXml, PartialFilesAreCompletedFromIdsAndSlots) {
-  const auto p4d = Load("aws_p4d-24xl");
-  const auto full = Load("aws_p4d_full").system;
+  const auto p4d = LoadFile("aws_p4d-24xl");
+  const auto full = LoadFile("aws_p4d_full").system;
   // The file has only PCI ids, yet the graph is the same but for names and the latency of that network.
   for (const topology::DeviceKind kind : {topology::DeviceKind::gpu, topology::DeviceKind::nic,
                                           topology::DeviceKind::nvswitch, topology::DeviceKind::pci_switch}) {
@@ -149,14 +149,14 @@ TEST(TopologyXml, PartialFilesAreCompletedFromIdsAndSlots) {
   EXPECT_TRUE(AnyNote(p4d, "8 A100 SXM4 40 GB assumed to be joined by 12 NVLinks each through NVSwitches"));
   EXPECT_TRUE(AnyNote(p4d, "100 Gbit/s assumed, the speed of its slot"));
 
-  const auto ndv4 = Load("azure_ndv4-topo");  // no ids, only classes: numbers by bus id, as others completed it
-  const auto ndv4_full = Load("azure_ndv4_full").system;
+  const auto ndv4 = LoadFile("azure_ndv4-topo");  // no ids, only classes: numbers by bus id, as others completed it
+  const auto ndv4_full = LoadFile("azure_ndv4_full").system;
   for (std::size_t i = 0; i < ndv4.system.devices.size() - 1; ++i) {
     EXPECT_EQ(ndv4.system.devices[i].number, ndv4_full.devices[i].number);
   }
   EXPECT_TRUE(AnyNote(ndv4, "NVLinks unknown: none assumed"));
 
-  const auto g5 = Load("aws_g5.48xl");  // bus ids and nothing else
+  const auto g5 = LoadFile("aws_g5.48xl");  // bus ids and nothing else
   EXPECT_EQ(Count(g5.system, topology::DeviceKind::gpu), 0);
   EXPECT_TRUE(AnyNote(g5, "0000:00:16.0, 0000:00:17.0, 0000:00:18.0, ... (9 in all): class and device unknown"));
 }
@@ -184,7 +184,7 @@ TEST(TopologyXml, PartialFilesAreCompletedFromDetection) {
 }
 
 TEST(TopologyXml, NvlinksToItselfAndToStrangersAreNoted) {
-  const auto azure = Load("azure_ncv4-topo");
+  const auto azure = LoadFile("azure_ncv4-topo");
   EXPECT_TRUE(AnyNote(azure, "GPU0: 12 NVLinks to itself: ignored"));
   const auto file = ParseTopology(
       "<system><cpu><pci busid='0000:01:00.0'><gpu dev='0' sm='80'><nvlink target='0000:99:00.0' count='2' "

@@ -9,7 +9,7 @@ namespace {
 
 // A plan takes a few KiB; a job has a few dozen plans.
 constexpr std::size_t kPiece = std::size_t{2} << 20;
-constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kArenaAlignment = 256;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ void DeviceArena::Count() {
 }
 
 std::byte* DeviceArena::Allocate(std::size_t bytes) {
-  const std::size_t rounded = RoundUp(bytes, kAlignment);
+  const std::size_t rounded = RoundUp(bytes, kArenaAlignment);
   if (rounded > pieces_.back().bytes() - used_) {
     const std::size_t piece = std::max(rounded, kPiece);
     const bool pools = device_.Attribute(kCuMemoryPools) != 0;

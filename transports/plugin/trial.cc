@@ -22,7 +22,7 @@ constexpr const char* kProgram = "/bin/true";
 constexpr std::string_view kPreload = "LD_PRELOAD=";
 // The dynamic loader's own exit status: it could not resolve a symbol. dlopen() says which.
 constexpr int kUnresolved = 127;
-constexpr std::chrono::microseconds kLook{500};
+constexpr std::chrono::microseconds kTrialLook{500};
 
 // This process's environment, with the library among those to be loaded before all others.
 std::vector<std::string> EnvironmentWith(const std::string& library) {
@@ -99,7 +99,7 @@ std::string WhyLoadingFails(const std::string& library, Deadline deadline) {
       waitpid(*pid, &status, 0);
       return "a process that loads it was still loading it when the time for that was over";
     }
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kTrialLook);
   }
   if (WIFSIGNALED(status)) {
     return fmt::format("it crashes when it is loaded: signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));

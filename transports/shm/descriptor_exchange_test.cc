@@ -21,8 +21,6 @@
 namespace tutti::shm {
 namespace {
 
-Deadline Ample() { return Deadline::After(std::chrono::seconds(60)); }
-
 std::vector<int> Each(int ranks) {
   std::vector<int> numbers(static_cast<std::size_t>(ranks));
   std::iota(numbers.begin(), numbers.end(), 0);

@@ -21,8 +21,6 @@ Hosts OneHost(int ranks) {
   return {std::vector<int>(static_cast<std::size_t>(ranks), 0), std::vector<int>(static_cast<std::size_t>(ranks), 0)};
 }
 
-Deadline Ample() { return Deadline::After(std::chrono::seconds(60)); }
-
 TEST(Fabric, RanksOfOneProcessSeeOneMapping) {
   constexpr int kRanks = 4;
   std::vector<std::byte*> seen(kRanks * kRanks);

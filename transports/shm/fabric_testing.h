@@ -20,6 +20,9 @@
 
 namespace tutti::shm {
 
+// Long enough for a loaded machine under a sanitizer; a test that reaches it has failed.
+inline Deadline Ample() { return Deadline::After(std::chrono::seconds(60)); }
+
 // The exchanges of a test, one after the other.
 class ExchangeTable {
  public:

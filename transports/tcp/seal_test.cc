@@ -9,22 +9,22 @@ namespace tutti::tcp {
 namespace {
 
 using Part = TcpSeal::Part;
-using Bytes = std::vector<std::byte>;
+using ByteVector = std::vector<std::byte>;
 
 TEST(TcpSeal, APartIsOpenedByItsOwnItemPartAndHeaderAlone) {
   const auto key = auth::SecretKey::Random();
-  const Bytes header(16, std::byte{1}), body(5000, std::byte{2});
+  const ByteVector header(16, std::byte{1}), body(5000, std::byte{2});
   for (const auto protection : {DataProtection::authenticate, DataProtection::encrypt}) {
     TcpSeal sender(protection, key);
     sender.Next();
-    Bytes sent = body;
+    ByteVector sent = body;
     const auto tag = sender.Close(Part::behind, header, body, sent.data());
     EXPECT_EQ(sent != body, protection == DataProtection::encrypt);
 
-    const auto opens = [&](const auth::SecretKey& with, int item, Part part, const Bytes& behind_header) {
+    const auto opens = [&](const auth::SecretKey& with, int item, Part part, const ByteVector& behind_header) {
       TcpSeal receiver(protection, with);
       for (int i = 0; i < item; ++i) receiver.Next();
-      Bytes came = sent;
+      ByteVector came = sent;
       return receiver.Open(part, behind_header, came, tag) && came == body;
     };
     EXPECT_TRUE(opens(key, 1, Part::behind, header));
@@ -32,20 +32,20 @@ TEST(TcpSeal, APartIsOpenedByItsOwnItemPartAndHeaderAlone) {
     EXPECT_FALSE(opens(key, 0, Part::behind, header));
     EXPECT_FALSE(opens(key, 2, Part::behind, header));
     EXPECT_FALSE(opens(key, 1, Part::ahead, header));
-    EXPECT_FALSE(opens(key, 1, Part::behind, Bytes(16)));
+    EXPECT_FALSE(opens(key, 1, Part::behind, ByteVector(16)));
   }
 }
 
 // A nonce that is used twice would give both bodies away.
 TEST(TcpSeal, WhatIsAlikeNeverLooksAlike) {
   TcpSeal seal(DataProtection::encrypt, auth::SecretKey::Random());
-  const Bytes body(64);
-  std::set<Bytes> seen;
+  const ByteVector body(64);
+  std::set<ByteVector> seen;
   constexpr int kItems = 1000;
   for (int i = 0; i < kItems; ++i) {
     seal.Next();
     for (const auto part : {Part::ahead, Part::behind}) {
-      Bytes hidden(body.size());
+      ByteVector hidden(body.size());
       seal.Close(part, {}, body, hidden.data());
       seen.insert(hidden);
     }

@@ -42,7 +42,7 @@ inline void PrintTargets() {
              left_out.empty() ? " none" : left_out);
 }
 
-class OnEachTarget : public testing::Test {
+class OnEachTarget : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { PrintTargets(); }
   void TearDown() override { ForceTargets(0); }

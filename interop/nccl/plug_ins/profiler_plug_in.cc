@@ -106,7 +106,7 @@ ncclResult_t Init(const Profiler& profiler, const tuttiCommFacts_t& facts, const
 
 // Nothing if the library lacks this version, or the version lacks a function.
 template <typename Profiler>
-std::optional<ProfilerPlugIn> Find(const PlugInLibrary& library) {
+std::optional<ProfilerPlugIn> FindProfiler(const PlugInLibrary& library) {
   const auto* const profiler = library.Find<Profiler>(kProfilerSymbol);
   if (profiler == nullptr) return std::nullopt;
   const auto& functions = profiler->functions;
@@ -133,15 +133,15 @@ std::optional<ProfilerPlugIn> Find(const PlugInLibrary& library) {
                         functions.close};
 }
 
-std::optional<ProfilerPlugIn> Load() {
+std::optional<ProfilerPlugIn> LoadProfiler() {
   const auto library = PlugInLibrary::Open("profiler", Environment::OfThisProcess().Value("NCCL_PROFILER_PLUGIN"));
   if (!library) return std::nullopt;
-  auto plug_in = Find<ProfilerV6>(*library);
-  if (!plug_in) plug_in = Find<ProfilerV5>(*library);
-  if (!plug_in) plug_in = Find<ProfilerV4>(*library);
-  if (!plug_in) plug_in = Find<ProfilerV3>(*library);
-  if (!plug_in) plug_in = Find<ProfilerV2>(*library);
-  if (!plug_in) plug_in = Find<ProfilerV1>(*library);
+  auto plug_in = FindProfiler<ProfilerV6>(*library);
+  if (!plug_in) plug_in = FindProfiler<ProfilerV5>(*library);
+  if (!plug_in) plug_in = FindProfiler<ProfilerV4>(*library);
+  if (!plug_in) plug_in = FindProfiler<ProfilerV3>(*library);
+  if (!plug_in) plug_in = FindProfiler<ProfilerV2>(*library);
+  if (!plug_in) plug_in = FindProfiler<ProfilerV1>(*library);
   DebugLog::Get().Info(subsystem::kInit, "{} external profiler plugin {}",
                        plug_in ? "Successfully loaded" : "There is no usable version in", library->file());
   return plug_in;
@@ -150,7 +150,7 @@ std::optional<ProfilerPlugIn> Load() {
 }  // namespace
 
 const ProfilerPlugIn* TheProfilerPlugIn() {
-  static const auto plug_in = Load();
+  static const auto plug_in = LoadProfiler();
   return plug_in ? &*plug_in : nullptr;
 }
 

@@ -4,7 +4,7 @@
 namespace tutti::pmpi_test {
 namespace {
 
-struct Round {
+struct VectorRound {
   MPI_Comm comm;
   int rank, ranks;
   Shape sent, received;
@@ -38,7 +38,7 @@ Layout LayoutOf(int ranks, Length&& length) {
 
 using Parts = std::vector<std::pair<int, std::vector<int>>>;
 
-void Allgatherv(const Round& round, bool in_place) {
+void Allgatherv(const VectorRound& round, bool in_place) {
   const auto layout = LayoutOf(round.ranks, [&](int rank) { return round.Elements(rank, 0); });
   const int own = layout.lengths[static_cast<std::size_t>(round.rank)];
   Memory from(round.sent, own), to(round.received, layout.total);
@@ -55,7 +55,7 @@ void Allgatherv(const Round& round, bool in_place) {
   to.Expect(parts, in_place ? "MPI_Allgatherv in place" : "MPI_Allgatherv");
 }
 
-void Gatherv(const Round& round, int root, bool in_place) {
+void Gatherv(const VectorRound& round, int root, bool in_place) {
   const bool is_root = round.rank == root;
   const auto layout = LayoutOf(round.ranks, [&](int rank) { return round.Elements(rank, root); });
   const int own = layout.lengths[static_cast<std::size_t>(round.rank)];
@@ -75,7 +75,7 @@ void Gatherv(const Round& round, int root, bool in_place) {
   to.Expect(parts, in_place ? "MPI_Gatherv in place" : "MPI_Gatherv");
 }
 
-void Scatterv(const Round& round, int root, bool in_place) {
+void Scatterv(const VectorRound& round, int root, bool in_place) {
   const bool is_root = round.rank == root;
   const auto layout = LayoutOf(round.ranks, [&](int rank) { return round.Elements(root, rank); });
   const int own = layout.lengths[static_cast<std::size_t>(round.rank)];
@@ -91,7 +91,7 @@ void Scatterv(const Round& round, int root, bool in_place) {
   to.Expect({{0, Values(root, round.rank, own * kIntegers)}}, "MPI_Scatterv");
 }
 
-void Alltoallv(const Round& round) {
+void Alltoallv(const VectorRound& round) {
   const auto out = LayoutOf(round.ranks, [&](int rank) { return round.Elements(round.rank, rank); });
   const auto in = LayoutOf(round.ranks, [&](int rank) { return round.Elements(rank, round.rank); });
   Memory from(round.sent, out.total), to(round.received, in.total);
@@ -107,7 +107,7 @@ void Alltoallv(const Round& round) {
 }
 
 // In place, two ranks exchange blocks of one length.
-void AlltoallvInPlace(const Round& round) {
+void AlltoallvInPlace(const VectorRound& round) {
   const auto layout = LayoutOf(round.ranks, [&](int rank) { return (rank + round.rank) % 3 * round.scale; });
   Memory memory(round.received, layout.total);
   Parts parts;
@@ -122,7 +122,7 @@ void AlltoallvInPlace(const Round& round) {
 }
 
 // What is sent and what is received alternate in one array.
-void Alternating(const Round& round) {
+void Alternating(const VectorRound& round) {
   std::vector<int> memory(static_cast<std::size_t>(2 * round.ranks)), lengths, places;
   for (int r = 0; r < round.ranks; ++r) {
     lengths.push_back(1);
@@ -144,13 +144,13 @@ void CheckVectors(MPI_Comm comm) {
   const auto kinds = shapes.size();
   for (const int scale : {1, 200}) {
     for (std::size_t kind = 0; kind < kinds; ++kind) {
-      const Round round{comm,
-                        rank,
-                        ranks,
-                        shapes[(kind + static_cast<std::size_t>(rank)) % kinds],
-                        shapes[(kind + 2 * static_cast<std::size_t>(rank) + 1) % kinds],
-                        scale,
-                        kind % 2 == 0};
+      const VectorRound round{comm,
+                              rank,
+                              ranks,
+                              shapes[(kind + static_cast<std::size_t>(rank)) % kinds],
+                              shapes[(kind + 2 * static_cast<std::size_t>(rank) + 1) % kinds],
+                              scale,
+                              kind % 2 == 0};
       const int root = static_cast<int>(kind) % ranks;
       for (const bool in_place : {false, true}) {
         Allgatherv(round, in_place);

@@ -18,7 +18,7 @@ namespace {
 // Most ranks come by themselves; the leader calls those that have not come by then.
 constexpr Deadline::Milliseconds kCallAfter{100};
 // Between two calls to a rank that lives but hung up.
-constexpr Deadline::Milliseconds kCallAgain{500};
+constexpr Deadline::Milliseconds kCallDroppedAgain{500};
 // After its deadline, a follower waits this long for the leader to name the missing ranks.
 constexpr Deadline::Milliseconds kLastAnswer{80};
 // Before looking for a leader again.
@@ -252,7 +252,7 @@ class Meeting {
       if (state == AgreementCaller::State::refused || state == AgreementCaller::State::silent) {
         NoteGone(rank, state);
       } else if (state == AgreementCaller::State::dropped) {
-        at = Deadline::After(kCallAgain);
+        at = Deadline::After(kCallDroppedAgain);
         next = std::min(next, at);
       } else {
         next = std::min(next, call->second.NextDeadline());
