@@ -19,5 +19,5 @@ foreach(language C CXX)
   set(CMAKE_${language}_STANDARD_INCLUDE_DIRECTORIES ${TUTTI_ARM64_LIBRARIES}/usr/include/${triplet})
 endforeach()
 
-# -L: where Debian's cross compiler has the C library.
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L /usr/${triplet})
+# -L: where Debian's cross compiler has the C library. -E: tells the tests (testing/surroundings.h).
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L /usr/${triplet} -E TESTS_RUN_UNDER=qemu-aarch64)

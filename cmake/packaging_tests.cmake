@@ -11,17 +11,27 @@ foreach(target tutti_unit_tests tutti_tests tutti_bench_tests tutti_nccl_tests t
   endif()
 endforeach()
 
+if(CMAKE_CROSSCOMPILING)
+  return()  # what follows are scripts that use native programs
+endif()
+
 add_test(NAME docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/docs_test.sh ${PROJECT_SOURCE_DIR})
 if(TARGET tutti_tool)
   add_test(NAME tool_docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/tool_docs_test.sh
                                       $<TARGET_FILE:tutti_tool> ${PROJECT_SOURCE_DIR})
 endif()
 
+get_property(patterns GLOBAL PROPERTY TUTTI_TEST_PATTERNS)
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/test_patterns.tsv CONTENT "${patterns}")
+add_test(NAME test_patterns COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/test_patterns.sh
+                                    ${PROJECT_BINARY_DIR}/test_patterns.tsv)
+set_tests_properties(test_patterns PROPERTIES LABELS any_user)
+
 add_test(NAME version COMMAND python3 -B ${PROJECT_SOURCE_DIR}/scripts/version.py check)
 set_tests_properties(version PROPERTIES LABELS any_user)
 
 # The blocks of Python run in the test `python`, which builds the wheel.
-if(TUTTI_EXAMPLES AND TARGET tutti-bench AND TARGET tutti_tool AND NOT TUTTI_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+if(TUTTI_EXAMPLES AND TARGET tutti-bench AND TARGET tutti_tool AND NOT TUTTI_SANITIZE)
   find_program(TUTTI_PYTHON3 python3 REQUIRED)
   add_test(NAME doc_blocks COMMAND ${TUTTI_PYTHON3} ${PROJECT_SOURCE_DIR}/tests/packaging/doc_blocks/run.py
                                    ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
@@ -36,17 +46,11 @@ if(TUTTI_PARALLEL AND TUTTI_MPI AND TUTTI_NCCL AND TARGET tutti_tool)  # the pic
                                           ${PROJECT_BINARY_DIR}/modules.tsv ${PROJECT_SOURCE_DIR})
 endif()
 
-if(NOT CMAKE_CROSSCOMPILING AND NOT TUTTI_SANITIZE)
-  # RUN_SERIAL: it compiles the library on all cores. TIMEOUT: several times what two cores take.
-  add_test(NAME arm64 COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/arm64.sh)
-  set_tests_properties(arm64 PROPERTIES SKIP_RETURN_CODE 77 LABELS "slow;long" RUN_SERIAL ON TIMEOUT 3600)
-endif()
-
-if(TARGET tutti-bench AND NOT CMAKE_CROSSCOMPILING AND NOT TUTTI_SANITIZE)
+if(TARGET tutti-bench AND NOT TUTTI_SANITIZE)
   # PROCESSORS: up to four ranks. TIMEOUT: PyTorch is several GB to fetch.
   add_test(NAME launchers COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/launchers.sh
                                   --bench $<TARGET_FILE:tutti-bench>)
-  set_tests_properties(launchers PROPERTIES SKIP_RETURN_CODE 77 LABELS "slow;long" PROCESSORS 2 TIMEOUT 3600)
+  set_tests_properties(launchers PROPERTIES SKIP_RETURN_CODE 77 LABELS slow PROCESSORS 2 TIMEOUT 3600)
 endif()
 
 add_test(NAME configures_without
@@ -62,8 +66,6 @@ if(NOT TUTTI_SANITIZE)
   add_test(NAME consumer COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/consumer/run.sh ${PROJECT_BINARY_DIR}
                                  ${PROJECT_BINARY_DIR}/consumer)
   set_tests_properties(consumer PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)
-  if(NOT CMAKE_CROSSCOMPILING)
-    add_test(NAME deb COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/deb.sh ${PROJECT_BINARY_DIR})
-    set_tests_properties(deb PROPERTIES SKIP_RETURN_CODE 77 LABELS slow TIMEOUT 300)
-  endif()
+  add_test(NAME deb COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/deb.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(deb PROPERTIES SKIP_RETURN_CODE 77 LABELS slow TIMEOUT 300)
 endif()

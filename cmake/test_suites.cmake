@@ -1,5 +1,74 @@
-# tutti_suites_of(OUT SOURCES...): sets OUT to a GoogleTest filter for all suites that the sources define, with any
-# instantiation prefix.
+# Adds the tests of GoogleTest programs to ctest.
+#
+# tutti_gtests(TARGET                   every test of this program, or
+#              FILTER pattern...        those that match one of these (GoogleTest's patterns)
+#              EXCEPT pattern...        and none of these
+#              PREFIX text              before the names, for tests that run once more in other surroundings
+#              ENVIRONMENT name=value...
+#              TIMEOUT seconds          of one test
+#              LABELS label...          of all
+#              ANY_USER pattern...      label any_user (CONTRIBUTING.md), and
+#              ANY_USER_SOURCES file... all suites that these define
+#              WORKING_DIRECTORY folder)
+# If TUTTI_TEST_PROGRAMS is set, the other programs' tests are left out (CMakePresets.json: arm64 builds only some).
+# A test whose suite, name or parameter ends in "Slow" gets the label slow. The test test_patterns checks that each pattern
+# matches a test.
+function(tutti_gtests target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PREFIX;TIMEOUT;WORKING_DIRECTORY"
+                        "FILTER;EXCEPT;ENVIRONMENT;LABELS;ANY_USER;ANY_USER_SOURCES")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "${target}: tutti_gtests does not know ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(TUTTI_TEST_PROGRAMS AND NOT target IN_LIST TUTTI_TEST_PROGRAMS)
+    return()
+  endif()
+  foreach(pattern IN LISTS arg_FILTER arg_EXCEPT arg_ANY_USER)
+    set_property(GLOBAL APPEND_STRING PROPERTY TUTTI_TEST_PATTERNS "$<TARGET_FILE:${target}>\t${pattern}\n")
+  endforeach()
+  string(JOIN ":" filter ${arg_FILTER})
+  if(NOT filter)
+    set(filter "*")
+  endif()
+  if(arg_EXCEPT)
+    string(JOIN ":" except ${arg_EXCEPT})
+    string(APPEND filter ":-${except}")
+  endif()
+  set(options)
+  if(arg_WORKING_DIRECTORY)
+    list(APPEND options WORKING_DIRECTORY ${arg_WORKING_DIRECTORY})
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  get_property(count GLOBAL PROPERTY TUTTI_TEST_LISTS)
+  math(EXPR count "0${count} + 1")
+  set_property(GLOBAL PROPERTY TUTTI_TEST_LISTS ${count})
+  set(list ${target}_${count})
+  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${arg_PREFIX}" TEST_LIST ${list}
+                       TEST_FILTER "${filter}" ${options} PROPERTIES TIMEOUT ${arg_TIMEOUT})
+
+  # ctest knows the tests' names only when it starts, and gtest_discover_tests() can set no property that is a list.
+  tutti_suites_of(suites ${arg_ANY_USER_SOURCES})
+  string(JOIN "|" any_user ${arg_ANY_USER} ${suites})
+  string(REPLACE "." "[.]" any_user "${any_user}")
+  string(REPLACE "*" ".*" any_user "${any_user}")
+  set(script ${CMAKE_CURRENT_BINARY_DIR}/${list}_properties.cmake)
+  file(WRITE ${script} "foreach(test IN LISTS ${list})
+  set(labels ${arg_LABELS})
+  if(test MATCHES [[Slow([./ ]|$)]])
+    list(APPEND labels slow)
+  endif()
+  if(test MATCHES [[^${arg_PREFIX}(${any_user})$]])
+    list(APPEND labels any_user)
+  endif()
+  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"\${labels}\" ENVIRONMENT \"${arg_ENVIRONMENT}\")
+endforeach()
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})
+endfunction()
+
+# tutti_suites_of(OUT SOURCES...): sets OUT to patterns for all suites that the sources define, with any instantiation
+# prefix.
 function(tutti_suites_of out)
   set(suites)
   foreach(source ${ARGN})
@@ -11,6 +80,5 @@ function(tutti_suites_of out)
     endforeach()
   endforeach()
   list(REMOVE_DUPLICATES suites)
-  string(REPLACE ";" ":" suites "${suites}")
   set(${out} "${suites}" PARENT_SCOPE)
 endfunction()

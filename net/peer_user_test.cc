@@ -14,6 +14,7 @@
 #include <cstddef>
 
 #include "base/deadline.h"
+#include "testing/surroundings.h"
 
 namespace tutti::net {
 namespace {
@@ -85,6 +86,8 @@ class OtherUser : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "only root can be two users";
+    if (!GetParam()) return;
+    if (const auto why = testing::WhyNoSystemCallFilter(); !why.empty()) GTEST_SKIP() << why;
   }
 };
 

@@ -35,9 +35,9 @@ needed_by_tests=(libgtest-dev)
 # libopenblas-dev: matrix products of examples/train_lm; without it, plain loops compute them.
 # python3-torch and the packages after it: to build and test the PyTorch backend (interop/torch); python3-dev also for the
 # Python package (interop/python).
-# git: to fetch nccl-tests (scripts/frameworks.sh).
-test_packages=(git libbenchmark-dev python3-numpy libopenblas-dev python3-torch libtorch-dev pybind11-dev python3-dev
-               python3-setuptools)
+# git: to fetch nccl-tests (scripts/frameworks.sh). clang-14, libclang-rt-14-dev: to build the fuzz targets.
+test_packages=(git clang-14 libclang-rt-14-dev libbenchmark-dev python3-numpy libopenblas-dev python3-torch libtorch-dev
+               pybind11-dev python3-dev python3-setuptools)
 # A cross compiler and an emulator. Without these, the tests are not run on ARM64.
 arm64_packages=(g++-aarch64-linux-gnu qemu-user)
 [ "$(uname -m)" = x86_64 ] || arm64_packages=()
@@ -45,8 +45,7 @@ arm64_packages=(g++-aarch64-linux-gnu qemu-user)
 # Without a configuration, Debian's services of Slurm do not start; that of munge does.
 launcher_packages=(slurmctld slurmd slurm-client munge python3-venv)
 # Used if present, but not installed by this script: autoconf, automake and libtool (scripts/net_plugins.sh), ccache
-# (faster builds), clang-14 (fuzz targets), clang-tidy-14,
-# abigail-tools (ABI check), librsvg2-bin (viewing plots).
+# (faster builds), clang-tidy-14, abigail-tools (ABI check), librsvg2-bin (viewing plots).
 
 say() { echo "[setup] $*"; }
 

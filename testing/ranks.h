@@ -21,15 +21,6 @@
 
 namespace tutti::testing {
 
-// The sanitizers do not support a fork from a multi-threaded process: ThreadSanitizer ends a child that starts a
-// thread, and AddressSanitizer's own locks may stay locked in the child forever.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kForksBesideThreads = false;
-#else
-inline constexpr bool kForksBesideThreads = true;
-#endif
-inline constexpr char kNoForkBesideThreads[] = "the sanitizer does not know forks of a process with threads";
-
 // A communicator that is destroyed when it leaves its scope.
 class Comm {
  public:

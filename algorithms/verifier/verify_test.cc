@@ -11,6 +11,7 @@
 #include "algorithms/builders/build.h"
 #include "algorithms/schedule/one_lane.h"
 #include "algorithms/verifier/verify_testing.h"
+#include "testing/surroundings.h"
 
 namespace tutti::verifier {
 namespace {
@@ -99,7 +100,7 @@ class Verified : public ::testing::TestWithParam<Kind> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Schedules, Verified, ::testing::ValuesIn(EveryKind()), NameOfKind);
+INSTANTIATE_TEST_SUITE_P(Schedules, Verified, ::testing::ValuesIn(testing::Grid(EveryKind())), NameOfKind);
 
 // All combinations, on a few ranks.
 TEST_P(Verified, OnFewRanksInEveryWay) {

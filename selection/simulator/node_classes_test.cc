@@ -5,6 +5,7 @@
 
 #include "selection/cost_model/test_machines.h"
 #include "selection/simulator/simulate.h"
+#include "testing/surroundings.h"
 
 namespace tutti::simulator {
 namespace {
@@ -13,7 +14,7 @@ struct Case {
   int nodes;
   int ranks;  // of a node
 };
-class StandIns : public testing::TestWithParam<Case> {};
+class StandIns : public ::testing::TestWithParam<Case> {};
 
 cost_model::Costs SomeCosts() {
   cost_model::Costs costs = cost_model::FreeCosts();
@@ -73,9 +74,21 @@ TEST_P(StandIns, TreesAreNearTheFullOnes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Machines, StandIns,
-                         testing::Values(Case{1, 8}, Case{2, 8}, Case{3, 8}, Case{5, 8}, Case{16, 8}, Case{17, 8},
-                                         Case{29, 8}, Case{4, 1}, Case{9, 1}, Case{32, 1}, Case{45, 1}, Case{64, 1},
-                                         Case{3, 5}, Case{7, 6}, Case{40, 4}),
+                         ::testing::ValuesIn(testing::Grid(std::vector<Case>{{1, 8},
+                                                                             {2, 8},
+                                                                             {3, 8},
+                                                                             {5, 8},
+                                                                             {16, 8},
+                                                                             {17, 8},
+                                                                             {29, 8},
+                                                                             {4, 1},
+                                                                             {9, 1},
+                                                                             {32, 1},
+                                                                             {45, 1},
+                                                                             {64, 1},
+                                                                             {3, 5},
+                                                                             {7, 6},
+                                                                             {40, 4}})),
                          [](const auto& info) { return fmt::format("{}x{}", info.param.nodes, info.param.ranks); });
 
 TEST(FindNodeClasses, KnowsWhatHasNoSymmetry) {

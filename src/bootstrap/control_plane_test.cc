@@ -10,6 +10,7 @@
 
 #include "net/net_testing.h"
 #include "src/bootstrap/rendezvous.h"
+#include "testing/surroundings.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -26,6 +27,12 @@ void ExpectBlobs(const std::vector<ControlPlane::Blob>& blobs, int nranks,
                  const std::function<std::size_t(int)>& size) {
   ASSERT_EQ(blobs.size(), static_cast<std::size_t>(nranks));
   for (int rank = 0; rank < nranks; ++rank) EXPECT_EQ(blobs[rank], BlobOf(rank, size(rank))) << "part of rank " << rank;
+}
+
+// An emulator takes a minute to let dozens of ranks prove their secret.
+std::vector<int> RankCounts(std::vector<int> counts) {
+  if (testing::Emulated()) std::erase_if(counts, [](int count) { return count > 8; });
+  return counts;
 }
 
 class Families : public ::testing::TestWithParam<std::tuple<int, bool>> {};
@@ -50,7 +57,7 @@ TEST_P(Families, JoinsAndGathersUnevenBlobs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(ControlPlane, Families,
-                         ::testing::Combine(::testing::Values(1, 2, 3, 8, 17, 64), ::testing::Bool()));
+                         ::testing::Combine(::testing::ValuesIn(RankCounts({1, 2, 3, 8, 17, 64})), ::testing::Bool()));
 
 TEST(ControlPlane, GathersTheLargestBlobsAndRefusesLarger) {
   constexpr int kRanks = 4;
@@ -230,7 +237,7 @@ TEST_P(Processes, AreRanks) {
   for (const auto child : children) EXPECT_EQ(StatusOf(child), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(ControlPlane, Processes, ::testing::Values(1, 8, 64));
+INSTANTIATE_TEST_SUITE_P(ControlPlane, Processes, ::testing::ValuesIn(RankCounts({1, 8, 64})));
 
 class Killed : public ::testing::TestWithParam<int> {};
 

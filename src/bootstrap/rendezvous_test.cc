@@ -12,6 +12,7 @@
 #include "net/net_testing.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/bootstrap/job_source.h"
+#include "testing/surroundings.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -108,7 +109,8 @@ TEST(Rendezvous, CancelEndsJoining) {
   const auto ticket = OpenRendezvous(OnLoopback());
   std::atomic<bool> cancel{false};
   std::thread canceller([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    // By then both ranks have proved the secret, which takes an emulator longer.
+    std::this_thread::sleep_for(std::chrono::milliseconds(testing::Emulated() ? 5000 : 20));
     cancel.store(true);
   });
   const auto errors = RunRanks(
@@ -156,6 +158,7 @@ TEST(Rendezvous, ServerStopsAtOnceWhenDestroyed) {
 
 // Exit must not hang on a rendezvous that no rank joined.
 TEST(RendezvousDeathTest, ProcessExitsWithOneOpen) {
+  if (const auto why = testing::WhyNoNewProgram(); !why.empty()) GTEST_SKIP() << why;
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -168,9 +171,7 @@ TEST(RendezvousDeathTest, ProcessExitsWithOneOpen) {
 
 // A forked child's exit must not touch its parent's rendezvous.
 TEST(Rendezvous, ForkedChildExitsAndHasItsOwn) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "sanitizers misjudge a forked child: its parent's threads and what they own look lost";
-#endif
+  if (const auto why = testing::WhyNoForkBesideThreads(); !why.empty()) GTEST_SKIP() << why;
   const auto parents = OpenRendezvous(OnLoopback());
   const pid_t child = fork();
   if (child == 0) {

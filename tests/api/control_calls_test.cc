@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "testing/ranks.h"
+#include "testing/surroundings.h"
 
 namespace tutti::testing {
 namespace {
@@ -97,7 +98,7 @@ TEST_P(ControlCallsDiffer, IsToldOnEveryRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, ControlCallsDiffer, ::testing::ValuesIn(Pairs()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Of, ControlCallsDiffer, ::testing::ValuesIn(Grid(Pairs())), [](const auto& info) {
   const auto calls = ControlCalls();
   return calls[info.param.usual].name + "_beside_" + calls[info.param.odd].name;
 });

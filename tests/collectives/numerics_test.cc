@@ -203,7 +203,7 @@ TEST(FloatModes, OfWhoGivesAStreamACallHoldForThatCall) {
 
 // Results are stored with streaming stores, and peers read blocks of them in place during the call. Without a fence, a
 // chunk's last stores may still be in flight when its slot is published.
-TEST(Streamed, BlocksThatPeersReadInPlaceAreWhole) {
+TEST(StreamedSlow, BlocksThatPeersReadInPlaceAreWhole) {
   static constexpr std::size_t kCount = 3'000'000;
   static constexpr int kCalls = 5;
   const auto run = [](const char* algorithm, bool threads) {

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "testing/ranks.h"
+#include "testing/surroundings.h"
 
 namespace tutti::testing {
 namespace {
@@ -161,7 +162,7 @@ TEST_P(Disagree, IsToldOnEveryRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(About, Disagree, ::testing::Range(std::size_t{0}, Disagreements().size()),
+INSTANTIATE_TEST_SUITE_P(About, Disagree, ::testing::ValuesIn(Grid(Indices(Disagreements().size()), 8)),
                          [](const auto& info) { return Disagreements()[info.param].name; });
 
 // Short messages use other slots than longer ones, so the receiver does not see them arrive. The sender goes on until

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "testing/ranks.h"
+#include "testing/surroundings.h"
 
 namespace tutti::testing {
 namespace {
@@ -50,9 +51,8 @@ TEST(Missing, InAnOperation) {
     if (self.rank() != 1) {
       const auto result = AllReduce(comm, data);
       self.Note(tuttiGetLastError(comm));
-      EXPECT_TRUE(
-          Fails(result, tuttiTimeoutError,
-                {"which waits for rank 1 ", "all_reduce(count=1000", "\"training\"", "operation 2"}));
+      EXPECT_TRUE(Fails(result, tuttiTimeoutError,
+                        {"which waits for rank 1 ", "all_reduce(count=1000", "\"training\"", "operation 2"}));
     }
     self.Meet();
   }));
@@ -296,7 +296,7 @@ TEST(Ended, GettersWorkOnADeadCommunicator) {
 }
 
 TEST(Fork, AChildMustMakeItsOwn) {
-  if (!kForksBesideThreads) GTEST_SKIP() << kNoForkBesideThreads;
+  if (const auto why = WhyNoForkBesideThreads(); !why.empty()) GTEST_SKIP() << why;
   RunRanks(2, [](Rank& self) {
     auto comm = self.Join();
     std::vector<float> data(8, 1);

@@ -72,7 +72,7 @@ void BeInTrial(Rank& self, int trial) {
   self.Note(message);
 }
 
-TEST(Kill, AnyRankAtAnyMoment) {
+TEST(KillSlow, AnyRankAtAnyMoment) {
   const auto memory_before = FilesIn("/dev/shm"), files_before = FilesIn("/tmp");
   std::set<std::string> shapes;  // of messages, without their numbers
   for (int trial = 0; trial < kTrials; ++trial) {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "testing/ranks.h"
+#include "testing/surroundings.h"
 
 namespace {
 bool leaves_things_behind = false;
@@ -78,7 +79,7 @@ TEST(ProcessEnds, ByExitWithEverythingAlive) {
 }
 
 TEST(ProcessEnds, AChildExitsBesideTheParentsThreads) {
-  if (!kForksBesideThreads) GTEST_SKIP() << kNoForkBesideThreads;
+  if (const auto why = WhyNoForkBesideThreads(); !why.empty()) GTEST_SKIP() << why;
   RunAlone([] {
     MakeOneOfEach([](tuttiStream_t) {
       for (int round = 0; round < 10; ++round) EXPECT_EQ(InAChild([] { Exit(3); }), 3);
@@ -87,7 +88,7 @@ TEST(ProcessEnds, AChildExitsBesideTheParentsThreads) {
 }
 
 TEST(ProcessEnds, AChildIsRefusedItsParentsStream) {
-  if (!kForksBesideThreads) GTEST_SKIP() << kNoForkBesideThreads;
+  if (const auto why = WhyNoForkBesideThreads(); !why.empty()) GTEST_SKIP() << why;
   RunAlone([] {
     MakeOneOfEach([](tuttiStream_t stream) {
       EXPECT_EQ(
@@ -124,7 +125,7 @@ TEST(ProcessEnds, AChildIsRefusedItsParentsStream) {
 
 // fork() at any moment: the child finds all of the library's locks free, and no half-made change.
 TEST(ProcessEnds, AChildFindsNoLockHeld) {
-  if (!kForksBesideThreads) GTEST_SKIP() << kNoForkBesideThreads;
+  if (const auto why = WhyNoForkBesideThreads(); !why.empty()) GTEST_SKIP() << why;
   if (__asan_init != nullptr) GTEST_SKIP() << "the address sanitizer's own lock may be held";
   RunAlone([] {
     std::atomic<bool> done{false};
@@ -162,7 +163,7 @@ TEST(ProcessEnds, AChildFindsNoLockHeld) {
 
 // The same for the locks that the compiler generates for lazily initialized objects.
 TEST(ProcessEnds, AChildFindsNoFirstUseHalfDone) {
-  if (!kForksBesideThreads) GTEST_SKIP() << kNoForkBesideThreads;
+  if (const auto why = WhyNoForkBesideThreads(); !why.empty()) GTEST_SKIP() << why;
   RunAlone(
       [] {
         first_use_is_slow = true;

@@ -30,9 +30,9 @@ void EveryRingIsHeard(int ranks, bool threads, const Environment& environment) {
            {.threads = threads, .limit = std::chrono::seconds(200), .environment = environment});
 }
 
-class SlowWakeUps : public ::testing::TestWithParam<std::tuple<int, const char*, const char*, bool>> {};
+class WakeUpsSlow : public ::testing::TestWithParam<std::tuple<int, const char*, const char*, bool>> {};
 
-TEST_P(SlowWakeUps, EveryRingIsHeard) {
+TEST_P(WakeUpsSlow, EveryRingIsHeard) {
   const auto [ranks, threads_each, hosts, as_threads] = GetParam();
   EveryRingIsHeard(ranks, as_threads,
                    {{"TUTTI_WAIT", "sleep"},
@@ -42,7 +42,7 @@ TEST_P(SlowWakeUps, EveryRingIsHeard) {
 }
 
 // With helper threads, with a network, with both.
-INSTANTIATE_TEST_SUITE_P(, SlowWakeUps,
+INSTANTIATE_TEST_SUITE_P(, WakeUpsSlow,
                          ::testing::Values(std::tuple(2, "1", "1", true), std::tuple(2, "2", "1", true),
                                            std::tuple(2, "3", "1", false), std::tuple(2, "1", "2", true),
                                            std::tuple(4, "2", "2", true), std::tuple(4, "3", "2", false)));

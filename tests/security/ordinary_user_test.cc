@@ -8,6 +8,7 @@
 
 #include "testing/ranks.h"
 #include "testing/sandbox.h"
+#include "testing/surroundings.h"
 
 namespace tutti::testing {
 namespace {
@@ -48,14 +49,15 @@ void JoinAsOrdinaryUser(int ranks, bool threads, int hosts = 1) {
 // The kernel counts a user's descriptors in flight. It stops a leader that sends all descriptors to all ranks at once,
 // from 28 ranks on.
 TEST(OrdinaryUser, ProcessesJoinWith1024Descriptors) { JoinAsOrdinaryUser(40, false); }
-TEST(OrdinaryUser, Slow256ProcessesJoinWith1024Descriptors) { JoinAsOrdinaryUser(256, false); }
+TEST(OrdinaryUser, ProcessesJoin256WithThemSlow) { JoinAsOrdinaryUser(256, false); }
 TEST(OrdinaryUser, ProcessesJoinOnTwoHosts) { JoinAsOrdinaryUser(16, false, 2); }
 // Ranks of one process do not need each other's descriptors.
 TEST(OrdinaryUser, ThreadsJoinWith1024Descriptors) { JoinAsOrdinaryUser(40, true); }
-TEST(OrdinaryUser, Slow130ThreadsJoinWith1024Descriptors) { JoinAsOrdinaryUser(130, true); }
+TEST(OrdinaryUser, ThreadsJoin130WithThemSlow) { JoinAsOrdinaryUser(130, true); }
 
 // A container without ptrace or process descriptors: asked for or not, ranks then copy.
 TEST(OrdinaryUser, RanksDoWithoutPtrace) {
+  if (const auto why = WhyNoSystemCallFilter(); !why.empty()) GTEST_SKIP() << why;
   for (const char* const cma : {"", "on"}) {
     RunOptions options;
     options.environment = {{"TUTTI_CMA", cma}};
@@ -80,6 +82,7 @@ TEST(OrdinaryUser, RanksDoWithoutPtrace) {
 
 // A container whose filter forbids socket diagnostics, so the library reads /proc/net/tcp.
 TEST(OrdinaryUser, RanksDoWithoutSocketDiagnostics) {
+  if (const auto why = WhyNoSystemCallFilter(); !why.empty()) GTEST_SKIP() << why;
   RunRanks(4, [](Rank& self) {
     ForbidSockets(AF_NETLINK, NETLINK_SOCK_DIAG);
     const Comm comm = self.Join();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/threads/made_once.h"
+#include "testing/surroundings.h"
 
 namespace tutti::plugin {
 namespace {
@@ -42,6 +43,7 @@ TEST(PluginControlThread, MakesTheCallsOfAllThreads) {
 }
 
 TEST(PluginControlThread, AForkedChildHasItsOwn) {
+  if (const auto why = testing::WhyNoForkBesideThreads(); !why.empty()) GTEST_SKIP() << why;
   static constinit MadeOnce<ControlThread> made;  // as in the library, it is never destroyed
   auto& control = made.Get();
   control.Start();

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <random>
 
+#include "testing/surroundings.h"
 #include "transports/progress/network_transport_testing.h"
 
 namespace tutti::tcp {
@@ -106,6 +107,7 @@ std::array<net::Socket, 2> Connected() {
 
 TEST(TcpStream, LongSlotsStayInPlaceUntilTheSystemHasDoneWithThem) {
   using Mode = ZeroCopySends::Mode;
+  if (const auto why = testing::WhyNoZeroCopy(); !why.empty()) GTEST_SKIP() << why;
   // The system locks memory that it sends in place, and an ordinary user may lock little.
   rlimit locked{};
   constexpr rlim_t kEnough = 16 << 20;

@@ -10,4 +10,5 @@ trap 'rm -r "$work"' EXIT
 git -C "$1" archive HEAD plugins/profiler/example | tar -x -C "$work"
 example=$work/plugins/profiler/example
 "${CXX:-c++}" -w -shared -fPIC -I"$example/nccl" "$example"/*.cc -o "$work/example.so" "${@:3}"
-TUTTI_NCCL_EXAMPLE_PROFILER=$work/example.so "$2" --gtest_filter=NcclProfiler.NcclsExampleWritesATrace
+TUTTI_NCCL_EXAMPLE_PROFILER=$work/example.so "$2" --gtest_filter=NcclProfiler.NcclsExampleWritesATrace | tee "$work/output"
+grep -q "PASSED.* 1 test" "$work/output" # not 0

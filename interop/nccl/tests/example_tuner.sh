@@ -9,4 +9,5 @@ work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 git -C "$1" archive HEAD plugins/tuner/example | tar -x -C "$work"
 "${CC:-cc}" -w -shared -fPIC -I"$work/plugins/tuner/example/nccl" "$work/plugins/tuner/example/plugin.c" -o "$work/example.so"
-TUTTI_NCCL_EXAMPLE_TUNER=$work/example.so "$2" --gtest_filter=NcclTuner.NcclsExampleChooses
+TUTTI_NCCL_EXAMPLE_TUNER=$work/example.so "$2" --gtest_filter=NcclTuner.NcclsExampleChooses | tee "$work/output"
+grep -q "PASSED.* 1 test" "$work/output" # not 0
