@@ -14,7 +14,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 SKIPPED = 77
-LAST_LINES = 20
+LAST_LINES = 25
 LAST_OF_MANY = 10  # so many failed tests show their last lines
 NAMES = 3  # so many of the tests with one reason are named
 
@@ -27,6 +27,8 @@ def read_tests(file):
         return []
     tests = []
     for case in ElementTree.parse(file).getroot().iter("testcase"):
+        if case.get("status") == "disabled":
+            continue
         output = case.findtext("system-out") or ""
         if case.find("skipped") is not None:
             outcome = "skipped"
