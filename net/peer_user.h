@@ -1,6 +1,6 @@
 // Finds which user of this machine is at the other end of a connection. The kernel answers that before a byte from the
-// peer is believed: for a Unix socket by SO_PEERCRED, for a TCP connection inside this machine by the owner of the
-// socket at the other end (the kernel's socket diagnostics, or /proc/net/tcp).
+// peer is believed: for a Unix socket by SO_PEERCRED, for a TCP connection by the owner of the socket at the other end
+// (socket_owner.h). Addresses do not tell whether the peer is of this machine, so they are not asked.
 //
 // Ranks of one machine belong to one user, unless TUTTI_ALLOW_OTHER_USERS says otherwise.
 //
@@ -28,7 +28,7 @@ struct PeerUser {
 // REQUIRES: a connected Unix socket.
 PeerUser UserOfUnixPeer(int socket);
 
-// A connection from another machine is accepted: only the handshake judges it.
+// A connection whose other end is no socket of this machine is accepted: only the handshake judges it.
 // REQUIRES: the peer has connected, or (if it accepts) has answered: before that, its end has no owner yet.
 PeerUser UserOfTcpPeer(const Socket& socket);
 

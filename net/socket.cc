@@ -124,10 +124,15 @@ std::optional<SocketAddress> SocketAddress::From(const sockaddr* address) {
   if (address->sa_family == AF_INET6) {
     sockaddr_in6 in{};
     std::memcpy(&in, address, sizeof(in));
+    result.port = ntohs(in.sin6_port);
+    if (IN6_IS_ADDR_V4MAPPED(&in.sin6_addr)) {
+      constexpr std::size_t kPrefix = sizeof(in6_addr) - sizeof(in_addr);
+      std::copy_n(in.sin6_addr.s6_addr + kPrefix, sizeof(in_addr), result.ip.begin());
+      return result;
+    }
     result.v6 = true;
     std::memcpy(result.ip.data(), &in.sin6_addr, sizeof(in.sin6_addr));
     result.scope = in.sin6_scope_id;
-    result.port = ntohs(in.sin6_port);
     return result;
   }
   return std::nullopt;

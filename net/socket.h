@@ -23,7 +23,8 @@ struct sockaddr;
 
 namespace tutti::net {
 
-// An IPv4 or IPv6 address with a port.
+// An IPv4 or IPv6 address with a port. An IPv4 address that is mapped into IPv6 becomes IPv4 when it is read, so every
+// machine has one form.
 struct SocketAddress {
   bool v6 = false;
   std::array<std::uint8_t, 16> ip{};  // network order; IPv4 uses the first four, the rest are zero

@@ -36,9 +36,7 @@ JoinTicket MakeTicket(std::string_view variable, const net::HostPort& place, con
   for (const auto name : kJobFacts) facts.Text(environment(name).value_or(""), kLongestFact);
   if (!job.empty()) facts.Text(job, kLongestFact);
   // If rank 0 listens on all its addresses, its name may mean loopback only on its own machine.
-  const bool local = !ticket.listen_everywhere &&
-                     std::ranges::all_of(ticket.addresses, [](const auto& address) { return address.IsLoopback(); });
-  if (settings.secret.empty() && !local) {
+  if (settings.secret.empty() && !ticket.StaysOnLoopback()) {
     Throw(tuttiInvalidUsage,
           "TUTTI_SECRET is not set, and {}={} is not loopback: any process that can reach {} could join this job. Set "
           "TUTTI_SECRET to the same random text on all ranks, for example the output of: head -c 32 /dev/urandom | "

@@ -72,7 +72,7 @@ std::vector<net::Socket> ListenFor(const JoinTicket& ticket, const Settings& set
   if (!ticket.listen_everywhere) {
     auto listeners = net::ListenOn(ticket.addresses, error);
     // Other hosts reach this machine by an address that it does not have itself: a service's, a router's.
-    if (!listeners.empty() || error != EADDRNOTAVAIL) return listeners;
+    if (!listeners.empty() || error != EADDRNOTAVAIL || ticket.StaysOnLoopback()) return listeners;
   }
   return ListenEverywhere(ticket.addresses.front().port, settings.socket_family, error);
 }

@@ -10,6 +10,7 @@
 // Thread-safety: value types and pure functions.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <vector>
@@ -31,6 +32,11 @@ struct JoinTicket {
   // listens on all its addresses.
   bool listen_everywhere = false;
   std::vector<net::SocketAddress> addresses;  // never empty, best first
+
+  // Whether all ranks are on this machine. No port of such a job may be open to other machines: it may lack a secret.
+  bool StaysOnLoopback() const {
+    return !listen_everywhere && std::ranges::all_of(addresses, &net::SocketAddress::IsLoopback);
+  }
 
   friend bool operator==(const JoinTicket&, const JoinTicket&) = default;
 };

@@ -6,7 +6,11 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "testing/own_network.h"
 #include "testing/ranks.h"
 #include "testing/sandbox.h"
 
@@ -93,6 +97,66 @@ TEST_F(OtherUsers, DoNotServeARank) {
         << tuttiGetLastError(nullptr);
   });
 }
+
+// A machine with more addresses than loopback's. Calls to 127.0.0.1 come from another address, as a process may choose;
+// calls to 10.77.0.1 come from loopback or from the machine's third address.
+const std::vector<std::string> kCallsFromElsewhere = {"addr add 10.77.0.1/24 dev lo", "addr add 10.77.0.2/24 dev lo",
+                                                      "route change local 127.0.0.1 dev lo table local src 10.77.0.2",
+                                                      "route change local 10.77.0.1 dev lo table local src 10.77.0.2"};
+
+// The stranger claims to be on another host, so that no Unix socket tells its user.
+class OtherUsersElsewhere : public OtherUsers, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    OtherUsers::SetUp();
+    if (IsSkipped()) return;
+    network_ = std::make_unique<OwnNetwork>(kCallsFromElsewhere);
+    if (!network_->why_not().empty()) GTEST_SKIP() << network_->why_not();
+  }
+
+ private:
+  std::unique_ptr<OwnNetwork> network_;
+};
+
+TEST_P(OtherUsersElsewhere, DoNotJoinByTheEnvironment) {
+  RunOptions options;
+  options.environment = {{"TUTTI_VIRTUAL_HOSTS", GetParam()}};
+  const int port = FreePort();
+  RunRanks(
+      3,
+      [port](Rank& self) {
+        auto& tried = self.board().numbers[0];
+        if (self.rank() == 2) {
+          EXPECT_NE(JoinAsStranger(1, port), tuttiSuccess);
+          tried.store(1);
+          return;
+        }
+        while (self.rank() == 1 && tried.load() == 0) usleep(1000);
+        BeRank(self.rank(), port);
+        Comm comm;
+        ASSERT_TRUE(Ok(tuttiCommInitEnv(comm.address(), nullptr)));
+        ExpectTwo(comm);
+      },
+      options);
+}
+
+// Both users have the secret, and the ranks meet off loopback.
+TEST_P(OtherUsersElsewhere, DoNotJoinByAnId) {
+  RunOptions options;
+  options.environment = {{"TUTTI_VIRTUAL_HOSTS", GetParam()}, {"TUTTI_INIT_TIMEOUT_MS", "2000"}};
+  RunRanks(
+      2,
+      [](Rank& self) {
+        const auto id = self.IdOf();
+        if (self.rank() == 1) BecomeNobody();
+        tuttiComm_t comm = nullptr;
+        EXPECT_NE(tuttiCommInitRank(&comm, 2, id, self.rank()), tuttiSuccess);
+      },
+      options);
+}
+
+INSTANTIATE_TEST_SUITE_P(, OtherUsersElsewhere, ::testing::Values("1", "2"),
+                         [](const auto& info) { return std::string("of_") + info.param; });
 
 // An id is a secret, but both users have it: one passed it on to the other. It is still not enough.
 TEST_F(OtherUsers, DoNotJoinWithTheSecretEither) {

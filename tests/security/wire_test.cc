@@ -1,45 +1,32 @@
 // An eavesdropper's view of the wire: here, loopback in the test's own network namespace.
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
-#include <net/if.h>
-#include <sched.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <optional>
 #include <string>
 
+#include "testing/own_network.h"
 #include "testing/ranks.h"
 
 namespace tutti::testing {
 namespace {
 
-// During its lifetime, the process is in a namespace with only loopback, and records its traffic.
+// Records the traffic of a namespace with only loopback.
 class QuietNetwork {
  public:
-  QuietNetwork() : before_(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) {
-    if (before_ < 0 || unshare(CLONE_NEWNET) != 0) return;
-    entered_ = true;
-    const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    ifreq request{};
-    std::strcpy(request.ifr_name, "lo");
-    request.ifr_flags = IFF_UP | IFF_RUNNING;
-    const bool up = ioctl(any, SIOCSIFFLAGS, &request) == 0;
-    close(any);
+  QuietNetwork() {
+    if (!network_.why_not().empty()) return;
     recorder_ = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, htons(ETH_P_ALL));
     const int room = 256 << 20;
-    ready_ = up && recorder_ >= 0 && setsockopt(recorder_, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room) == 0 &&
+    ready_ = recorder_ >= 0 && setsockopt(recorder_, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room) == 0 &&
              LostPackets().has_value();
   }
   ~QuietNetwork() {
     if (recorder_ >= 0) close(recorder_);
-    if (entered_ && setns(before_, CLONE_NEWNET) != 0) abort();
-    if (before_ >= 0) close(before_);
   }
   bool ready() const { return ready_; }
 
@@ -65,8 +52,7 @@ class QuietNetwork {
     return counted.tp_drops;
   }
 
-  int before_;
-  bool entered_ = false;
+  const OwnNetwork network_;
   int recorder_ = -1;
   bool ready_ = false;
 };
