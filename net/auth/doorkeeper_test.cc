@@ -8,6 +8,7 @@
 
 #include "net/auth/client_handshake.h"
 #include "net/net_testing.h"
+#include "testing/own_network.h"
 
 namespace tutti::auth {
 namespace {
@@ -108,19 +109,37 @@ TEST(Doorkeeper, ClosesThePortAndLeavesTheParentsAloneInAChild) {
   EXPECT_TRUE(!late.socket || net::ConnectError(late.socket) == ECONNREFUSED);
 }
 
-// A flood from one address evicts that address's own connections; loopback has many addresses.
-TEST(HandshakePool, AFloodFromOnePlacePutsOutItsOwn) {
-  auto listener = net::Listen(net::SocketAddress::Wildcard(false, 0)).socket;
-  auto address = net::SocketAddress::Loopback(false, net::LocalAddress(listener).port);
-  const SecretKey key = SecretKey::Random();
-  HandshakePool handshakes(One(std::move(listener)), key, Purpose::data, 3);
-  std::vector<Admitted> admitted;
-  const auto advance = [&] {
+// A handshake pool that a test advances.
+struct Pool {
+  explicit Pool(net::Socket listener) : handshakes(One(std::move(listener)), key, Purpose::data, 3) {}
+
+  void Advance() {
     std::vector<pollfd> fds;
     handshakes.Watch(fds);
     poll(fds.data(), fds.size(), 0);
     handshakes.Advance(fds, admitted);
-  };
+  }
+  void ExpectToAdmit(ClientHandshake client) {
+    auto state = client.Advance(key);
+    const auto give_up = Ample();
+    while (state == ClientHandshake::State::waiting && !give_up.Passed()) {
+      Advance();
+      state = client.Advance(key);
+    }
+    EXPECT_EQ(state, ClientHandshake::State::proven);
+    EXPECT_EQ(admitted.size(), 1U);
+  }
+
+  const SecretKey key = SecretKey::Random();
+  HandshakePool handshakes;
+  std::vector<Admitted> admitted;
+};
+
+// A flood from one address evicts that address's own connections; loopback has many addresses.
+TEST(HandshakePool, AFloodFromOnePlacePutsOutItsOwn) {
+  auto listener = net::Listen(net::SocketAddress::Wildcard(false, 0)).socket;
+  auto address = net::SocketAddress::Loopback(false, net::LocalAddress(listener).port);
+  Pool pool(std::move(listener));
   // A slow client from 127.0.0.2, which is the oldest, then more than there is room for from 127.0.0.1.
   address.ip[3] = 2;
   net::Socket slow(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -130,20 +149,56 @@ TEST(HandshakePool, AFloodFromOnePlacePutsOutItsOwn) {
   ASSERT_EQ(bind(slow.fd(), reinterpret_cast<sockaddr*>(&from), sizeof from), 0);
   from.sin_port = htons(address.port);
   connect(slow.fd(), reinterpret_cast<sockaddr*>(&from), sizeof from);
-  advance();
+  pool.Advance();
   address.ip[3] = 1;
   const testing::IdleCalls flood(address, 2 * static_cast<int>(kMaxStrangers));
-  for (int i = 0; i < 20; ++i) advance();
-  std::optional<ClientHandshake> client(std::in_place, std::move(slow), kErrand);
-  auto state = client->Advance(key);
-  const auto give_up = Ample();
-  while (state == ClientHandshake::State::waiting && !give_up.Passed()) {
-    advance();
-    state = client->Advance(key);
-  }
-  EXPECT_EQ(state, ClientHandshake::State::proven);
-  EXPECT_EQ(admitted.size(), 1U);
+  for (int i = 0; i < 20; ++i) pool.Advance();
+  pool.ExpectToAdmit(ClientHandshake(std::move(slow), kErrand));
 }
+
+// A call from an address of one's own choice, in a namespace where all of fd99::/48 is local.
+net::Socket CallFrom(const in6_addr& from, std::uint16_t port) {
+  net::Socket calling(socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  setsockopt(calling.fd(), IPPROTO_IPV6, IPV6_FREEBIND, &on, sizeof on);
+  const sockaddr_in6 at{AF_INET6, 0, 0, from, 0};
+  EXPECT_EQ(bind(calling.fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+  const sockaddr_in6 to{AF_INET6, htons(port), 0, IN6ADDR_LOOPBACK_INIT, 0};
+  connect(calling.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof to);
+  return calling;
+}
+
+// The bytes of the addresses that change from one call of a flood to the next: in one network of 64 bits, or in many.
+struct Flood {
+  const char* name;
+  std::size_t first_byte;
+};
+class IPv6Flood : public ::testing::TestWithParam<Flood> {};
+
+TEST_P(IPv6Flood, PutsOutItsOwn) {
+  const testing::OwnNetwork network({"-6 route add local fd99::/48 dev lo", "-6 route add local fd01::/48 dev lo"});
+  if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
+  auto listener = net::Listen(net::SocketAddress::Wildcard(true, 0)).socket;
+  const auto port = net::LocalAddress(listener).port;
+  Pool pool(std::move(listener));
+  // A client with the lowest address of all, which has said hello when the flood comes.
+  ClientHandshake client(CallFrom({{{0xfd, 0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}}}, port), kErrand);
+  pool.Advance();
+  EXPECT_EQ(client.Advance(pool.key), ClientHandshake::State::waiting);
+  pool.Advance();
+  std::vector<net::Socket> flood;
+  for (std::size_t i = 0; i < 2 * kMaxStrangers; ++i) {
+    in6_addr from{{{0xfd, 0x99}}};
+    from.s6_addr[GetParam().first_byte] = static_cast<std::uint8_t>(i >> 8);
+    from.s6_addr[GetParam().first_byte + 1] = static_cast<std::uint8_t>(i);
+    flood.push_back(CallFrom(from, port));
+    pool.Advance();
+  }
+  pool.ExpectToAdmit(std::move(client));
+}
+
+INSTANTIATE_TEST_SUITE_P(, IPv6Flood, ::testing::Values(Flood{"one_network", 14}, Flood{"many_networks", 6}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace tutti::auth

@@ -1,7 +1,11 @@
 #include "net/auth/handshake_pool.h"
 
+#include <sodium.h>
+
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <ranges>
 
 #include "base/log.h"
 #include "net/peer_user.h"
@@ -13,6 +17,15 @@ namespace {
 constexpr int kTakenAtOnce = 64;
 // Without descriptors a listener stays readable; asking again at once would only burn the core.
 constexpr Deadline::Milliseconds kExhaustedPause{20};
+
+// Whose connections are counted together: the family, and an IPv4 address or an IPv6 network.
+using Place = std::pair<bool, std::array<std::uint8_t, 8>>;
+
+Place PlaceOf(const net::SocketAddress& address) {
+  Place place{address.v6, {}};
+  std::copy_n(address.ip.begin(), place.second.size(), place.second.begin());
+  return place;
+}
 
 }  // namespace
 
@@ -91,23 +104,26 @@ void HandshakePool::TakeNew(const net::Socket& listener) {
 }
 
 void HandshakePool::PutOutOne() {
-  // Finds the address with the most connections: once sorted, the connections of one address are a run.
-  std::vector<std::array<std::uint8_t, 16>> all;
-  for (const auto& stranger : strangers_) all.push_back(stranger.from.ip);
-  std::ranges::sort(all);
-  auto crowd = all.front();
-  std::ptrdiff_t most = 0;
-  for (auto run = all.begin(); run != all.end();) {
-    const auto end = std::upper_bound(run, all.end(), *run);
-    if (end - run > most) {
-      most = end - run;
-      crowd = *run;
-    }
-    run = end;
+  struct Crowd {
+    std::size_t count = 0;
+    bool silent = false;  // some of it is
+    auto operator<=>(const Crowd&) const = default;
+  };
+  std::map<Place, Crowd> crowds;
+  for (const auto& stranger : strangers_) {
+    auto& crowd = crowds[PlaceOf(stranger.from)];
+    ++crowd.count;
+    crowd.silent = crowd.silent || !stranger.greeted;
   }
-  const auto of_crowd = [&](const Stranger& stranger) { return stranger.from.ip == crowd; };
-  auto one = std::ranges::find_if(strangers_, [&](const auto& each) { return of_crowd(each) && !each.greeted; });
-  if (one == strangers_.end()) one = std::ranges::find_if(strangers_, of_crowd);
+  const auto worst = std::ranges::max(crowds | std::views::values);
+  std::vector<Place> candidates;
+  for (const auto& [place, crowd] : crowds) {
+    if (crowd == worst) candidates.push_back(place);
+  }
+  const auto chosen = candidates[randombytes_uniform(static_cast<std::uint32_t>(candidates.size()))];
+  const auto one = std::ranges::find_if(strangers_, [&](const Stranger& each) {
+    return PlaceOf(each.from) == chosen && !(each.greeted && worst.silent);
+  });
   one->socket.Shutdown();
   strangers_.erase(one);
 }

@@ -2,9 +2,11 @@
 //
 // A client costs at most one descriptor and some hundred bytes, for at most kHandshakeTime in all, whether it sends
 // nothing, garbage, or a byte a second. All clients together cost at most kMaxStrangers descriptors. Beyond that, each
-// new connection evicts another one from the address that has the most: the one that has been silent longest, or else
-// the oldest. So a flood from one place evicts its own connections, and a client that speaks at once stays. Every
-// connection advances by itself, so none delays another. An honest client that was evicted comes again.
+// new connection evicts another one from the place that has the most: the one that has been silent longest, or else the
+// oldest. A place is an IPv4 address, or an IPv6 network of 64 bits, because whoever has one IPv6 address has a network
+// of them. Among places with equally many, those with a silent connection come first, and then chance decides. So a
+// flood from one place evicts its own connections, and a client that speaks at once stays. Every connection advances by
+// itself, so none delays another. An honest client that was evicted comes again.
 //
 // Thread-safety: one thread at a time. Nothing here blocks.
 #pragma once
