@@ -22,9 +22,18 @@ namespace {
 // Where ranks listen for each other. Ranks that meet on loopback are all on this machine and need no other network,
 // unless a machine's name means loopback only to that machine itself.
 std::vector<net::SocketAddress> PlacesToListen(const JoinTicket& ticket, const Settings& settings) {
-  const bool local =
-      !ticket.listen_everywhere && std::ranges::all_of(ticket.addresses, &net::SocketAddress::IsLoopback);
-  if (!local) return net::ChooseAddresses(net::LocalInterfaces(), settings.socket_ifname, settings.socket_family);
+  if (!ticket.StaysOnLoopback()) {
+    auto chosen = net::ChooseAddresses(net::LocalInterfaces(), settings.socket_ifname, settings.socket_family);
+    if (settings.socket_ifname.empty() && std::ranges::all_of(chosen, &net::SocketAddress::IsLoopback) &&
+        std::ranges::any_of(ticket.addresses, &net::SocketAddress::IsLinkLocal)) {
+      Throw(tuttiInvalidUsage,
+            "the ranks meet at {}, and this machine has no address but loopback's and link-local ones, which mean "
+            "something else on another machine: give it another address, or set TUTTI_SOCKET_IFNAME=lo if all ranks "
+            "are on this machine",
+            net::TextOf(ticket.addresses));
+    }
+    return chosen;
+  }
   std::vector<net::SocketAddress> places;
   for (auto place : ticket.addresses) {
     place.port = 0;
@@ -98,11 +107,12 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
   if (rank < 0 || rank >= nranks) Throw(tuttiInvalidArgument, "rank is {}; it must be from 0 to {}", rank, nranks - 1);
 
   JoinRequest request{.version = TUTTI_VERSION_CODE, .process = Process::Current(), .hub = {}};
-  const auto places = PlacesToListen(ticket, settings);
+  std::vector<net::SocketAddress> places;
   std::vector<net::Socket> listeners;
   auto meeting = ticket.addresses;
   if (rank == 0) {
     RequireDescriptors(nranks, ticket.served_by_rank0);
+    places = PlacesToListen(ticket, settings);
     listeners = net::ListenOnAll(places, "rank 0");
     for (const auto& listener : listeners) request.hub.push_back(net::LocalAddress(listener));
     if (ticket.served_by_rank0) meeting = OpenRendezvousFor(ticket, settings, deadline, cancel);
@@ -126,7 +136,6 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
   std::unique_ptr<ControlPlane> plane(new ControlPlane(rank, verdict.roster));
   const auto hub_key = HubKey(key, verdict.session);
   plane->data_key_ = auth::DeriveKey(hub_key, "tutti data", {});
-  plane->places_ = places;
   if (rank == 0) {
     plane->hub_.emplace(verdict.roster,
                         auth::HandshakePool(std::move(listeners), hub_key, auth::Purpose::hub, auth::kCentre),
@@ -147,6 +156,14 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
       if (const auto reason = ReasonFrom(rendezvous)) throw *reason;
       throw;
     }
+  }
+  try {
+    // Later than rank 0, because now this rank can tell the others why it fails.
+    plane->places_ = rank == 0 ? std::move(places) : PlacesToListen(ticket, settings);
+  } catch (const Error& error) {
+    plane->Refuse(Error(
+        error.code(), fmt::format("{} failed while joining: {}", Describe(rank, verdict.roster[rank]), error.what())));
+    throw;
   }
   Log(Subject::init, "rank {} of {} joined", rank, nranks);
   return plane;

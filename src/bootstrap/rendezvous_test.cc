@@ -12,6 +12,7 @@
 #include "net/net_testing.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/bootstrap/job_source.h"
+#include "testing/own_network.h"
 #include "testing/surroundings.h"
 
 namespace tutti::bootstrap {
@@ -266,6 +267,46 @@ TEST(FixedAddress, SameProcessMayTryAgainAfterAFailure) {
       RunRanks({0}, [&](int rank) { Join(ticket, 2, rank, Deadline::After(std::chrono::milliseconds(100))); });
   ExpectError(errors[0], tuttiTimeoutError, {"rank 1"});
   ExpectNoErrors(RunRanks(AllRanks(2), [&](int rank) { Join(FixedTicket(port, "again"), 2, rank); }));
+}
+
+// Such a job may have no secret. Rank 0 must not listen on other addresses in place of one that it does not have.
+TEST(FixedAddress, AJobOnLoopbackListensNowhereElse) {
+  const testing::OwnNetwork network({"-6 addr del ::1/128 dev lo"});
+  if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
+  Settings settings;
+  settings.comm_id = "[::1]:29500";
+  const auto ticket = TicketFromCommId(settings, [](std::string_view) { return std::nullopt; });
+  EXPECT_THROW(OpenRendezvousFor(ticket, settings, Ample(), {}), Error);
+}
+
+// Other hosts cannot use loopback's addresses, so rank 0 must not offer them.
+TEST(FixedAddress, AMachineWithLinkLocalAddressesAloneIsTold) {
+  const testing::OwnNetwork network({"link add eth0 type veth peer name peer", "link set eth0 up", "link set peer up",
+                                     "addr add fe80::77/64 dev eth0 nodad"});
+  if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
+  Settings settings;
+  settings.comm_id = "[fe80::77%eth0]:29500";
+  settings.secret = "a job";
+  const auto ticket = TicketFromCommId(settings, [](std::string_view) { return std::nullopt; });
+  try {
+    ControlPlane::Join(ticket, 2, 0, settings, Deadline::After(std::chrono::milliseconds(200)));
+    FAIL() << "rank 0 joined alone";
+  } catch (const Error& error) {
+    ExpectError(error, tuttiInvalidUsage, {"link-local", "TUTTI_SOCKET_IFNAME=lo"});
+  }
+}
+
+TEST(Rendezvous, ARankWithoutAnInterfaceTellsTheOthers) {
+  auto ticket = OpenRendezvous(OnLoopback());
+  ticket.listen_everywhere = true;  // so each rank chooses its addresses
+  const auto errors = RunRanks(AllRanks(3), [&](int rank) {
+    auto settings = OnLoopback();
+    if (rank == 1) settings.socket_ifname = "=nowhere";
+    const auto plane = ControlPlane::Join(ticket, 3, rank, settings, Ample());
+    plane->Barrier(Ample());
+  });
+  for (const auto& error : errors) ExpectError(error, tuttiInvalidUsage, {"no network address matches", "=nowhere"});
+  ExpectError(errors[0], tuttiInvalidUsage, {"rank 1"});
 }
 
 }  // namespace
