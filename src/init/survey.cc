@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/files/files.h"
 #include "base/log.h"
+#include "src/bootstrap/control_plane.h"
 #include "topology/detect/detect.h"
 #include "topology/xml/fuse.h"
 #include "topology/xml/xml.h"
@@ -39,7 +40,13 @@ std::string OwnAnswer(const Settings& settings) {
   try {
     const topology::System system = OwnHost(settings);
     if (!settings.topo_dump.empty()) Dump(system, settings.topo_dump);
-    return kFound + xml::Serialize(system);
+    auto answer = kFound + xml::Serialize(system);
+    if (answer.size() > bootstrap::ControlPlane::kMaxBlob) {
+      Throw(tuttiInvalidArgument, "{}: all ranks need this topology, and it takes {} bytes; the limit is {}",
+            settings.topo_file.empty() ? "the detected topology" : "TUTTI_TOPO_FILE=" + settings.topo_file,
+            answer.size(), bootstrap::ControlPlane::kMaxBlob);
+    }
+    return answer;
   } catch (const Error& error) {
     return kFailed + std::string(error.what());
   }

@@ -99,6 +99,19 @@ TEST(Topology, AWrongFileIsToldToEveryRankWithWhoHasIt) {
   ExpectRefusal(3, {{"TUTTI_TOPO_FILE", broken.path()}}, {"rank 0", broken.path() + ":1"});
 }
 
+TEST(Topology, AFileTooLargeForAllRanksIsNamed) {
+  constexpr int kNics = 10'000;
+  std::string text = "<system version=\"1\"><cpu numaid=\"0\">";
+  for (int nic = 0; nic < kNics; ++nic) {
+    text += fmt::format(
+        "<pci busid=\"{:04x}:{:02x}:00.0\" class=\"0x020700\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"><nic>"
+        "<net name=\"n{}\" dev=\"{}\" speed=\"100000\"/></nic></pci>",
+        nic / 256, nic % 256, nic, nic);
+  }
+  const File large(text + "</cpu></system>");
+  ExpectRefusal(2, {{"TUTTI_TOPO_FILE", large.path()}}, {"rank 0", "TUTTI_TOPO_FILE=" + large.path(), "the limit is"});
+}
+
 TEST(Topology, IsReadAndDumped) {
   const File dumped("");
   RunOptions options;
