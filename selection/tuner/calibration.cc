@@ -28,11 +28,15 @@ cost_model::HostTraits ThisHost(int cores) {
 std::string DefaultCalibrationPath() {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) return "";
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  if (cache == nullptr && home == nullptr) return "";
-  const auto root = cache != nullptr ? std::filesystem::path(cache) : std::filesystem::path(home) / ".cache";
-  return root / "tutti" / (std::string(host.data()) + ".json");
+  // An empty or relative name counts as unset (XDG Base Directory Specification): the current directory may be
+  // anybody's.
+  const auto folder = [](const char* name) -> std::filesystem::path {
+    const char* const text = secure_getenv(name);
+    return text != nullptr && text[0] == '/' ? text : "";
+  };
+  auto root = folder("XDG_CACHE_HOME");
+  if (const auto home = folder("HOME"); root.empty() && !home.empty()) root = home / ".cache";
+  return root.empty() ? "" : root / "tutti" / (std::string(host.data()) + ".json");
 }
 
 Calibration LoadCalibration(const std::string& path, int cores) {

@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <limits>
 #include <set>
+#include <string>
 
 #include "algorithms/msccl/program.h"
 #include "base/error.h"
 #include "selection/cost_model/host_machine.h"
+#include "selection/tuner/calibration.h"
 #include "selection/tuner/explain.h"
 
 namespace tutti::tuner {
@@ -418,6 +421,22 @@ TEST(Explain, TellsHowBlocksAreReachedAndWhatTheOtherWayCosts) {
   EXPECT_NE(told(1 << 20).find("bulk by process_vm_readv: chosen"), std::string::npos) << told(1 << 20);
   EXPECT_NE(told(1 << 20).find("the same, but blocks are copied into slots and out of them: "), std::string::npos)
       << told(1 << 20);
+}
+
+// The current directory may be anybody's.
+TEST(Calibration, IsNotReadFromTheCurrentDirectory) {
+  const auto path = [](const char* cache, const char* home) {
+    setenv("XDG_CACHE_HOME", cache, 1);
+    setenv("HOME", home, 1);
+    return DefaultCalibrationPath();
+  };
+  const std::string home_before = std::getenv("HOME") != nullptr ? std::getenv("HOME") : "";
+  EXPECT_TRUE(path("/cache", "/home").starts_with("/cache/tutti/"));
+  EXPECT_TRUE(path("", "/home").starts_with("/home/.cache/tutti/"));
+  EXPECT_TRUE(path("cache", "/home").starts_with("/home/.cache/tutti/"));
+  EXPECT_EQ(path("", ""), "");
+  unsetenv("XDG_CACHE_HOME");
+  setenv("HOME", home_before.c_str(), 1);
 }
 
 }  // namespace
