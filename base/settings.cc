@@ -1,5 +1,7 @@
 #include "base/settings.h"
 
+#include <sys/auxv.h>
+
 #include <array>
 #include <charconv>
 #include <cstdlib>
@@ -9,8 +11,8 @@
 
 #include "base/error.h"
 #include "base/extension.h"
-#include "base/threads/made_once.h"
 #include "base/plain_text.h"
+#include "base/threads/made_once.h"
 #include "base/unknown_settings.h"
 
 extern char** environ;
@@ -205,16 +207,30 @@ std::string UnknownInThisProcess() {
   return UnknownSettingsIn(entries, names);
 }
 
+std::string IgnoredInThisProcess() {
+  if (getauxval(AT_SECURE) == 0) return "";
+  std::string ignored;
+  for (const auto& variable : Variables()) {
+    if (std::getenv(std::string(variable.name).c_str()) == nullptr) continue;
+    ignored += fmt::format(
+        "tutti: {} is ignored: this program has more rights than its caller (set-user-ID, set-group-ID or file "
+        "capabilities)\n",
+        variable.name);
+  }
+  return ignored;
+}
+
 }  // namespace
 
 const Settings& GlobalSettings() {
   static constinit MadeOnce<const Settings> settings;
   return settings.Get([] {
     const auto environment = [](std::string_view name) -> std::optional<std::string> {
-      const char* text = std::getenv(std::string(name).c_str());
+      // Settings load libraries and write files, with the rights of this program. Its caller may have fewer.
+      const char* text = secure_getenv(std::string(name).c_str());
       return text ? std::optional<std::string>(text) : std::nullopt;
     };
-    fmt::print(stderr, "{}{}", FormerNamesIn(environment), UnknownInThisProcess());
+    fmt::print(stderr, "{}{}{}", FormerNamesIn(environment), UnknownInThisProcess(), IgnoredInThisProcess());
     const auto by_extension = [](std::string_view name) -> std::optional<Sourced> {
       auto* const setting = TheExtension().setting;
       const char* source = nullptr;

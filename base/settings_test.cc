@@ -1,11 +1,18 @@
 #include "base/settings.h"
 
 #include <gtest/gtest.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 
 #include "base/error.h"
+#include "testing/surroundings.h"
 
 namespace tutti {
 namespace {
@@ -122,6 +129,34 @@ TEST(Settings, EveryVariableIsDocumented) {
                        doc.allowed.starts_with("a whole number from ");
     EXPECT_TRUE(known) << doc.name << " takes " << doc.allowed;
   }
+}
+
+// What the next test starts as a program.
+TEST(SettingsOfAProgram, DISABLED_Print) {
+  std::printf("%lu:%s\n", getauxval(AT_SECURE), GlobalSettings().socket_ifname.c_str());
+}
+
+// A user starts root's set-user-ID program with settings.
+TEST(Settings, AreIgnoredWithMoreRightsThanTheCallers) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be two users";
+  if (const auto why = testing::WhyNoNewProgram(); !why.empty()) GTEST_SKIP() << why;
+  char folder[] = "/tmp/tutti-settings-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string program = std::string(folder) + "/program";
+  std::filesystem::copy_file("/proc/self/exe", program);
+  ASSERT_EQ(chmod(folder, 0755), 0);
+  ASSERT_EQ(chmod(program.c_str(), 04755), 0);
+  const auto print = "TUTTI_SOCKET_IFNAME=nonsense setpriv --reuid 65534 --regid 65534 --clear-groups " + program +
+                     " --gtest_also_run_disabled_tests --gtest_filter=SettingsOfAProgram.* 2>&1";
+  std::string said;
+  FILE* const output = popen(print.c_str(), "r");
+  ASSERT_NE(output, nullptr);
+  for (char line[512]; std::fgets(line, sizeof line, output) != nullptr;) said += line;
+  pclose(output);
+  std::filesystem::remove_all(folder);
+  if (said.find("\n1:") == std::string::npos) GTEST_SKIP() << "no set-user-ID program runs here: " << said;
+  EXPECT_EQ(said.find("\n1:nonsense"), std::string::npos) << said;
+  EXPECT_NE(said.find("TUTTI_SOCKET_IFNAME is ignored"), std::string::npos) << said;
 }
 
 }  // namespace
