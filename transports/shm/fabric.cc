@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <map>
 #include <new>
@@ -29,6 +30,11 @@ struct Verdict {
 std::uint64_t PidNamespace() {
   struct stat status {};
   return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+// process_vm_readv takes the number of any thread.
+bool IsThreadOfThisProcess(std::int64_t number) {
+  return access(fmt::format("/proc/self/task/{}", number).c_str(), F_OK) == 0;
 }
 
 // A descriptor of this process itself. It can be sent between pid namespaces, where a number could not. Empty where the
@@ -90,7 +96,8 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
   const bool cma_off = settings.cma == "off" || settings.cma == "0" || !settings.zero_copy;
   Verdict verdict{!cma_off, settings.cma == "on" || settings.cma == "1", false};
   ExchangeDescriptors(locality_, mine, all_gather, deadline, [&](int r, std::vector<FileDescriptor> descriptors) {
-    verdict.cma = TakePeer(r, all[static_cast<std::size_t>(r)], std::move(descriptors), verdict.cma);
+    const bool alone = !NumberIsAnothers(all, r);
+    verdict.cma = TakePeer(r, all[static_cast<std::size_t>(r)], std::move(descriptors), verdict.cma && alone);
   });
   own.segment.DropDescriptor();  // every rank has it
 
@@ -123,6 +130,15 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
       : cma_off || all_can ? "not used"
                            : "impossible: the system forbids it, or a rank does",
       all_same_process_ ? "one process" : "several processes");
+}
+
+// Whether another process claims the number of `rank`'s process: then one of the two would be read in the other's place.
+bool Fabric::NumberIsAnothers(const std::vector<Introduction>& all, int rank) const {
+  const auto& theirs = all[static_cast<std::size_t>(rank)];
+  return std::ranges::any_of(local_, [&](int r) {
+    const auto& other = all[static_cast<std::size_t>(r)];
+    return !locality_.SameProcess(r, rank) && other.pid == theirs.pid && other.pid_namespace == theirs.pid_namespace;
+  });
 }
 
 void Fabric::PlaceRings(const std::vector<Introduction>& all) {
@@ -162,6 +178,8 @@ bool Fabric::TakePeer(int rank, const Introduction& theirs, std::vector<FileDesc
     probe = probe && ProcessNumber(descriptors[next]) == theirs.pid;
     peer.pidfd = ShareProcess(std::move(descriptors[next]));
   }
+  // A rank that reads its own memory in the peer's place would send the peer whatever the peer points at.
+  probe = probe && !IsThreadOfThisProcess(theirs.pid);
   std::uint64_t echo = 0;
   return probe && theirs.pid_namespace == PidNamespace() &&
          ReadProcess(static_cast<pid_t>(theirs.pid), theirs.probe_address, &echo, sizeof echo) && echo == theirs.probe;

@@ -120,6 +120,7 @@ class Fabric {
   struct Introduction;
   void PlaceRings(const std::vector<Introduction>& all);
   void FindThisProcess(const std::vector<Introduction>& all, const AllGather& all_gather);
+  bool NumberIsAnothers(const std::vector<Introduction>& all, int rank) const;
   bool TakePeer(int rank, const Introduction& theirs, std::vector<FileDescriptor> descriptors, bool probe);
 
   int rank_;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <utility>
 
 #include "base/error.h"
 #include "transports/shm/fabric_testing.h"
@@ -69,6 +70,26 @@ TEST(Fabric, ThePeersWordDoesNotMakeItARankOfThisProcess) {
   EXPECT_EQ(FindOffer<Mapping>(offer.key(), 3), segment.mapping());
   EXPECT_EQ(FindOffer<Mapping>(offer.key(), 2), nullptr) << "another rank's";
   EXPECT_EQ(FindOffer<int>(offer.key(), 3), nullptr) << "of another type";
+}
+
+// A peer's word about its process is not believed either: here a peer gives the process of the rank that asks. That rank
+// would read its own memory wherever the peer points.
+TEST(Fabric, APeerIsNotThisProcess) {
+  constexpr int kRanks = 2;
+  const auto thrown = RunThreadRanks(kRanks, [&](int rank, const AllGather& all_gather) {
+    bool first = true;
+    const AllGather gather = [&](std::span<const std::byte> mine) {
+      auto all = all_gather(mine);
+      // The introductions begin with the name of the process.
+      if (std::exchange(first, false)) all[1].at(0) ^= std::byte{1};
+      return all;
+    };
+    const Fabric fabric(rank, OneHost(kRanks), kChannels, Settings{}, gather, Ample());
+    EXPECT_FALSE(fabric.same_process(1 - rank));
+    EXPECT_FALSE(fabric.cma());
+    all_gather({});
+  });
+  EXPECT_EQ(thrown, std::vector<std::string>(kRanks));
 }
 
 TEST(Fabric, AnOfferEndsWithItsScope) {
