@@ -2,6 +2,7 @@
 
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,8 +32,9 @@ void WakeAll(shm::Fabric& fabric) {
     auto& control = fabric.control(rank);
     if (control.sleeping.load(std::memory_order_relaxed) == 0) continue;
     if (const int bell = fabric.bell(rank); bell >= 0) {
-      const std::uint64_t once = 1;
-      [[maybe_unused]] const auto written = write(bell, &once, sizeof once);  // full: it rings already
+      const std::byte once{1};
+      // If there is no room, it rings already.
+      [[maybe_unused]] const auto sent = send(bell, &once, sizeof once, MSG_DONTWAIT | MSG_NOSIGNAL);
       continue;
     }
     control.doorbell.fetch_add(1, std::memory_order_release);

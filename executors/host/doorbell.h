@@ -20,7 +20,7 @@
 // execute one (membarrier, global expedited). Each rank publishes in its control block whether its process is
 // registered; where one is not, sleeps are short instead.
 //   A ring that comes between that last look and the sleep is kept. On one host it changes the doorbell's number, which
-// the futex compares. Between hosts it makes the rank's event descriptor readable. The thread that reads the descriptor
+// the futex compares. Between hosts it makes the rank's socket readable. The thread that reads the socket
 // passes the ring on to every other thread of the rank that has set its alarm by then; each of those has a descriptor
 // of its own (network.h).
 //   No sleeper waits for work that was left undone. Before a thread sleeps, it moves, under the network's lock, all

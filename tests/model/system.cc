@@ -4,6 +4,7 @@
 #include <linux/membarrier.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -60,6 +61,8 @@ int __real_pthread_mutex_trylock(pthread_mutex_t* mutex);
 int __real_pthread_mutex_unlock(pthread_mutex_t* mutex);
 ssize_t __real_write(int descriptor, const void* bytes, std::size_t count);
 ssize_t __real_read(int descriptor, void* bytes, std::size_t count);
+ssize_t __real_send(int descriptor, const void* bytes, std::size_t count, int flags);
+ssize_t __real_recv(int descriptor, void* bytes, std::size_t count, int flags);
 int __real_eventfd(unsigned count, int flags);
 int __real_close(int descriptor);
 int __real_ppoll(pollfd* entries, nfds_t count, const timespec* limit, const sigset_t* mask);
@@ -134,6 +137,17 @@ ssize_t __wrap_read(int descriptor, void* bytes, std::size_t count) {
   if (execution->SilenceBell(descriptor)) return static_cast<ssize_t>(count);
   errno = EAGAIN;
   return -1;
+}
+
+// A bell between processes is a pair of sockets, which no call here waits for.
+ssize_t __wrap_send(int descriptor, const void* bytes, std::size_t count, int flags) {
+  return Execution::IsBell(descriptor) ? __wrap_write(descriptor, bytes, count)
+                                       : __real_send(descriptor, bytes, count, flags);
+}
+
+ssize_t __wrap_recv(int descriptor, void* bytes, std::size_t count, int flags) {
+  return Execution::IsBell(descriptor) ? __wrap_read(descriptor, bytes, count)
+                                       : __real_recv(descriptor, bytes, count, flags);
 }
 
 int __wrap_eventfd(unsigned count, int flags) {

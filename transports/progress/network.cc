@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,8 @@ constexpr Deadline::Milliseconds kLastWords{400};
 // the system keeps trying for a while.
 constexpr Deadline::Milliseconds kLongestLeave{5'000};
 constexpr std::chrono::microseconds kLeaveNap{50};
+// More than the system keeps for one socket by default. A peer that rings without an end keeps nobody here.
+constexpr int kMostRings = 16;
 // The longest sleep of a thread that has no bell.
 constexpr std::chrono::microseconds kUnheardSleep{500};
 
@@ -156,7 +159,7 @@ bool NetworkEngine::Sleep(int bell, std::chrono::microseconds limit) {
     RingForNews();
     if (moved || !transport_->PrepareToSleep()) return true;
     const auto& own = bells_[static_cast<std::size_t>(bell)].event;
-    fds = {pollfd{fabric_.bell(fabric_.rank()), POLLIN, 0}, pollfd{own.get(), POLLIN, 0},
+    fds = {pollfd{fabric_.hearing(), POLLIN, 0}, pollfd{own.get(), POLLIN, 0},
            pollfd{transport_->descriptor(), POLLIN, 0}};
     const auto most = std::min<std::chrono::microseconds>(transport_->LongestWait(), own ? limit : kUnheardSleep);
     shortened = most < limit;
@@ -166,10 +169,12 @@ bool NetworkEngine::Sleep(int bell, std::chrono::microseconds limit) {
   const bool rung = ppoll(fds.data(), fds.size(), &time, nullptr) != 0;
   if (rung && fds[0].revents != 0) {
     const std::lock_guard lock(mutex_);
-    std::uint64_t rings;
-    // The ring may have been meant for another thread, which now does not see it. If there is nothing to read, the
+    // The rings may have been meant for another thread, which now does not see them. If there is nothing to read, the
     // thread that read it has passed the ring on.
-    if (read(fds[0].fd, &rings, sizeof rings) == sizeof rings) RingBells(bell);
+    bool heard = false;
+    std::byte ring;
+    for (int i = 0; i < kMostRings && recv(fds[0].fd, &ring, sizeof ring, MSG_DONTWAIT) > 0; ++i) heard = true;
+    if (heard) RingBells(bell);
   }
   return rung || shortened;
 }

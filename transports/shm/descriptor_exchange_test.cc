@@ -138,5 +138,18 @@ TEST(UnixMessages, DescriptorsThatNobodyAskedForAreNotReceived) {
             Received::malformed);
 }
 
+// Whoever holds a copy of the sending end can make it blocking, and its box full.
+TEST(UnixMessages, APeerCannotMakeSendingBlock) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  const FileDescriptor from(ends[0]), to(ends[1]);
+  const std::uint32_t word = 7;
+  while (write(from.get(), &word, sizeof word) == sizeof word) {
+  }
+  ASSERT_EQ(fcntl(from.get(), F_SETFL, 0), 0);
+  const auto body = std::as_bytes(std::span<const std::uint32_t, 1>(&word, 1));
+  EXPECT_EQ(SendMessage(from.get(), body, {}, Deadline::After(std::chrono::milliseconds(10))), EAGAIN);
+}
+
 }  // namespace
 }  // namespace tutti::shm

@@ -12,7 +12,6 @@ namespace tutti::shm {
 DescriptorMail::DescriptorMail(Locality locality, const AllGather& all_gather, Deadline deadline)
     : locality_(std::move(locality)), outboxes_(locality_.process_of.size()) {
   int ends[2];
-  // The other ranks hold copies of the sending end, which all are non-blocking like it.
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
     ThrowErrno("no socket for receiving file descriptors");
   inbox_ = FileDescriptor(ends[0]);
@@ -20,6 +19,9 @@ DescriptorMail::DescriptorMail(Locality locality, const AllGather& all_gather, D
   const int number = sending.get();
   ExchangeDescriptors(locality_, std::span(&number, 1), all_gather, deadline,
                       [this](int rank, std::vector<FileDescriptor> theirs) {
+                        if (!IsUnixSocket(theirs.at(0), SOCK_SEQPACKET)) {
+                          Throw(tuttiInternalError, "rank {} of this host gave no socket for descriptors", rank);
+                        }
                         outboxes_[static_cast<std::size_t>(rank)] = std::move(theirs.at(0));
                       });
 }

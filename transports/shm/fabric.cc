@@ -1,7 +1,7 @@
 #include "transports/shm/fabric.h"
 
 #include <sodium.h>
-#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,6 +17,7 @@
 #include "transports/shm/gather_values.h"
 #include "transports/shm/memory_nodes.h"
 #include "transports/shm/process_register.h"
+#include "transports/shm/unix_messages.h"
 
 namespace tutti::shm {
 namespace {
@@ -76,8 +77,11 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
   // With a network to watch, a sleeping rank waits for descriptors, and one of them wakes it.
   const bool networked = this->hosts().count() > 1;
   if (networked) {
-    own.bell = std::make_shared<const FileDescriptor>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!*own.bell) ThrowErrno("eventfd");
+    // Not an eventfd, which every peer could make blocking and full for all others. Datagrams: no peer can close them.
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) ThrowErrno("socketpair");
+    hearing_ = FileDescriptor(ends[0]);
+    own.bell = std::make_shared<const FileDescriptor>(ends[1]);
   }
 
   std::uint64_t probe;
@@ -173,10 +177,15 @@ bool Fabric::TakePeer(int rank, const Introduction& theirs, std::vector<FileDesc
   auto& peer = peers_[static_cast<std::size_t>(rank)];
   peer.segment = Segment::Map(descriptors.at(0), layout_.bytes());
   std::size_t next = 1;
-  if (hosts().count() > 1) peer.bell = std::make_shared<const FileDescriptor>(std::move(descriptors.at(next++)));
+  if (hosts().count() > 1) {
+    if (!IsUnixSocket(descriptors.at(next), SOCK_DGRAM)) {
+      Throw(tuttiInternalError, "rank {} of this host gave no socket by which to wake it", rank);
+    }
+    peer.bell = std::make_shared<const FileDescriptor>(std::move(descriptors[next++]));
+  }
   if (descriptors.size() > next) {
     probe = probe && ProcessNumber(descriptors[next]) == theirs.pid;
-    peer.pidfd = ShareProcess(std::move(descriptors[next]));
+    if (IsPidfd(descriptors[next])) peer.pidfd = ShareProcess(std::move(descriptors[next]));
   }
   // A rank that reads its own memory in the peer's place would send the peer whatever the peer points at.
   probe = probe && !IsThreadOfThisProcess(theirs.pid);

@@ -72,11 +72,14 @@ class Fabric {
     const auto& peer = peers_[static_cast<std::size_t>(rank)];
     return peer.pidfd == nullptr ? -1 : peer.pidfd->get();
   }
-  // Written to wake a local rank that sleeps on sockets; -1 where ranks sleep on futexes.
+  // The end of a pair of sockets that wakes a local rank that sleeps on sockets; -1 where ranks sleep on futexes. Peers
+  // share it: a call on it must say that it does not wait.
   int bell(int rank) const {
     const auto& peer = peers_[static_cast<std::size_t>(rank)];
     return peer.bell == nullptr ? -1 : peer.bell->get();
   }
+  // The other end of this rank's pair. No other process has it.
+  int hearing() const { return hearing_.get(); }
   // Proven: the rank was found in this process's own register. True also for ranks of different hosts, if these are
   // virtual or one process has ranks of both.
   bool same_process(int rank) const { return locality_.SameProcess(rank, rank_); }
@@ -124,6 +127,7 @@ class Fabric {
   bool TakePeer(int rank, const Introduction& theirs, std::vector<FileDescriptor> descriptors, bool probe);
 
   int rank_;
+  FileDescriptor hearing_;
   Locality locality_;
   std::vector<int> local_;
   ring::Layout layout_;

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "net/auth/secret_key.h"
@@ -56,6 +57,16 @@ Register& ThisProcess() {
   return *found;
 }
 
+// What the kernel tells about a descriptor of a process, and about no other. It reads nothing from the descriptor.
+std::optional<int> NumberOf(const FileDescriptor& descriptor) {
+  std::ifstream lines(fmt::format("/proc/self/fdinfo/{}", descriptor.get()));
+  for (std::string line; std::getline(lines, line);) {
+    int number = 0;
+    if (std::sscanf(line.c_str(), "Pid: %d", &number) == 1) return number;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 RegisterKey ProcessKey() { return ThisProcess().process; }
@@ -76,14 +87,9 @@ Offer::~Offer() {
   registry.entries.erase(found);
 }
 
-int ProcessNumber(const FileDescriptor& pidfd) {
-  std::ifstream lines(fmt::format("/proc/self/fdinfo/{}", pidfd.get()));
-  for (std::string line; std::getline(lines, line);) {
-    int number = 0;
-    if (std::sscanf(line.c_str(), "Pid: %d", &number) == 1) return std::max(number, 0);
-  }
-  return 0;
-}
+bool IsPidfd(const FileDescriptor& descriptor) { return NumberOf(descriptor).has_value(); }
+
+int ProcessNumber(const FileDescriptor& pidfd) { return std::max(NumberOf(pidfd).value_or(0), 0); }
 
 bool HasEnded(int pidfd) {
   if (pidfd < 0) return false;

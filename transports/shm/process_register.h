@@ -54,6 +54,8 @@ std::shared_ptr<T> FindOffer(const RegisterKey& key, int rank) {
 // Descriptors of the processes that ranks of this process watch: one for each, however many ranks and communicators
 // there are. Takes a pidfd, and returns it or an earlier one of the same process.
 std::shared_ptr<const FileDescriptor> ShareProcess(FileDescriptor pidfd);
+// Whether a peer gave a descriptor of a process, and nothing that may block a poll(). False without /proc.
+bool IsPidfd(const FileDescriptor& descriptor);
 // The number of the process, as this process sees it; 0 if it does not see it, or the process has ended.
 int ProcessNumber(const FileDescriptor& pidfd);
 // False where there is no descriptor (-1).

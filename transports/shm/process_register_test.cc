@@ -1,7 +1,9 @@
 #include "transports/shm/process_register.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,6 +43,15 @@ TEST(ShareProcess, KeepsOneDescriptorOfAProcess) {
   EXPECT_TRUE(HasEnded(kept->get()));
   EXPECT_EQ(ProcessNumber(*kept), 0);
   EXPECT_FALSE(HasEnded(-1));
+}
+
+TEST(ShareProcess, KnowsAPidfd) {
+  const auto own = Open(getpid());
+  if (!own) GTEST_SKIP() << "no process descriptors here";
+  EXPECT_TRUE(IsPidfd(own));
+  EXPECT_FALSE(IsPidfd(FileDescriptor(eventfd(0, EFD_CLOEXEC))));
+  EXPECT_FALSE(IsPidfd(FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC))));
+  EXPECT_FALSE(IsPidfd(FileDescriptor()));
 }
 
 TEST(ProcessKey, IsAnotherOneInAForkedChild) {

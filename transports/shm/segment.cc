@@ -1,9 +1,11 @@
 #include "transports/shm/segment.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -68,6 +70,13 @@ Segment Segment::Map(const FileDescriptor& fd, std::size_t bytes) {
   const int seals = fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     Throw(tuttiInternalError, "a peer's shared memory is not sealed, so the peer could still shrink it");
+  }
+  // The owner of a memfd of huge pages can give pages back, and an access to one raises SIGBUS while the system has no
+  // other huge page. Ordinary pages come anew.
+  struct statfs system {};
+  if (fstatfs(fd.get(), &system) != 0) ThrowErrno("cannot get the kind of a peer's shared memory");
+  if (system.f_type == HUGETLBFS_MAGIC) {
+    Throw(tuttiInternalError, "a peer's shared memory is of huge pages, which the peer could still take away");
   }
   struct stat status {};
   if (fstat(fd.get(), &status) != 0) ThrowErrno("cannot get the size of a peer's shared memory");

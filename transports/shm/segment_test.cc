@@ -61,6 +61,19 @@ TEST(Segment, RefusesAFileThatItsOwnerCouldMakeShorter) {
   EXPECT_NO_THROW(Segment::Map(unsealed, 4096));
 }
 
+TEST(Segment, RefusesHugePages) {
+  constexpr std::size_t kHugePage = 2 << 20;
+  const FileDescriptor huge(memfd_create("tutti-test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+  if (!huge || ftruncate(huge.get(), kHugePage) != 0) GTEST_SKIP() << "this system has no files of huge pages";
+  ASSERT_EQ(fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  try {
+    Segment::Map(huge, 4096);
+    FAIL() << "was mapped";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("huge pages"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Segment, IsSharedWithAForkedProcess) {
   const auto segment = Segment::Create("tutti-test", 4096);
   const pid_t child = fork();

@@ -29,7 +29,7 @@ Received Receive(int socket, std::span<std::byte> body, std::vector<FileDescript
   }
   ssize_t got;
   do {
-    got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (got < 0 && errno == EINTR);
   if (got <= 0) return Received::gone;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
@@ -66,7 +66,7 @@ int SendMessage(int socket, std::span<const std::byte> body, std::span<const int
     header->cmsg_len = CMSG_LEN(fds.size_bytes());
     std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
   }
-  while (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
+  while (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
     if (errno == EINTR) continue;
     if ((errno != ETOOMANYREFS && errno != EAGAIN) || deadline.Passed()) return errno;
     std::this_thread::sleep_for(kRetry);
@@ -79,6 +79,15 @@ Received ReceiveMessage(int socket, std::span<std::byte> body, std::vector<FileD
 }
 
 Received ReceiveMessage(int socket, std::span<std::byte> body) { return Receive(socket, body, nullptr); }
+
+bool IsUnixSocket(const FileDescriptor& fd, int type) {
+  const auto is = [&](int option, int wanted) {
+    int value = 0;
+    socklen_t size = sizeof value;
+    return getsockopt(fd.get(), SOL_SOCKET, option, &value, &size) == 0 && value == wanted;
+  };
+  return is(SO_DOMAIN, AF_UNIX) && is(SO_TYPE, type);
+}
 
 bool AwaitReadable(int fd, Deadline deadline) {
   pollfd entry{fd, POLLIN, 0};

@@ -31,6 +31,7 @@ class Fabric {
   ring::ControlBlock& control(int rank) const { return *blocks_[static_cast<std::size_t>(rank)]; }
   std::atomic<std::uint32_t>& sleepers() const { return control(local_.front()).sleepers; }
   int bell(int rank) const { return bells_[static_cast<std::size_t>(rank)]; }
+  int hearing() const { return bell(rank_); }
   progress::NetworkEngine* network() const { return network_; }
   void UseNetwork(progress::NetworkEngine* network) { network_ = network; }
 
