@@ -58,6 +58,14 @@ using Length = std::uint32_t;
 constexpr Length kLongestMessage = 1U << 28;
 // A rank on another host sends its number at once.
 constexpr Milliseconds kTokenWait{2000};
+constexpr std::size_t kMostStrangers = 64;  // connections that have not said the number; the oldest goes first
+
+// In a time that does not tell where they differ. REQUIRES: equal lengths.
+bool SameToken(const std::string& said, const std::string& token) {
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < token.size(); ++i) difference |= static_cast<unsigned>(said[i] ^ token[i]);
+  return difference == 0;
+}
 
 void SendAll(int fd, const void* data, std::size_t bytes) {
   for (const auto* from = static_cast<const std::byte*>(data); bytes > 0;) {
@@ -200,9 +208,11 @@ Listener::Listener(Place place) : socket_(MakeSocket()) {
 }
 
 void Listener::ListenToNetwork() {
-  network_ = Descriptor(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  // Accepting never blocks: a connection may be gone before it is accepted.
+  network_ = Descriptor(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const bool six = network_.valid();
-  if (!six) network_ = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // a system without IPv6
+  if (!six)
+    network_ = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));  // a system without IPv6
   sockaddr_storage any{};
   any.ss_family = six ? AF_INET6 : AF_INET;
   const int no = 0;
@@ -230,9 +240,24 @@ Listener::~Listener() {
 }
 
 std::optional<ControlSocket> Listener::Accept(Milliseconds timeout) {
-  std::array<pollfd, 2> entries = {{{socket_.get(), POLLIN, 0}, {network_.get(), POLLIN, 0}}};  // poll skips -1
-  if (PollRetrying(entries.data(), entries.size(), static_cast<int>(timeout.count())) == 0) return std::nullopt;
-  if (entries[0].revents == 0) return AcceptStranger();
+  const auto deadline = Clock::now() + timeout;
+  for (;;) {
+    auto until = deadline;
+    std::vector<pollfd> entries = {{socket_.get(), POLLIN, 0}, {network_.get(), POLLIN, 0}};  // poll skips -1
+    for (const auto& stranger : strangers_) {
+      entries.push_back({stranger.socket.get(), POLLIN, 0});
+      until = std::min(until, stranger.until);
+    }
+    const auto left = std::chrono::ceil<Milliseconds>(until - Clock::now());
+    PollRetrying(entries.data(), entries.size(), static_cast<int>(std::max<long long>(0, left.count())));
+    if (entries[0].revents != 0) return AcceptNeighbour();
+    if (auto rank = HearStrangers(entries)) return rank;
+    if (entries[1].revents != 0) AcceptStranger();
+    if (Clock::now() >= deadline) return std::nullopt;
+  }
+}
+
+std::optional<ControlSocket> Listener::AcceptNeighbour() {
   Descriptor accepted(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!accepted.valid()) ThrowErrno("accept");
   ucred peer{};
@@ -243,24 +268,34 @@ std::optional<ControlSocket> Listener::Accept(Milliseconds timeout) {
   return ControlSocket(std::move(accepted));
 }
 
-// nullopt: the other side does not know the token.
-std::optional<ControlSocket> Listener::AcceptStranger() {
+void Listener::AcceptStranger() {
   Descriptor accepted(::accept4(network_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!accepted.valid()) return std::nullopt;
+  if (!accepted.valid()) return;
   SendAtOnce(accepted.get());
-  std::string token;
-  const auto deadline = std::chrono::steady_clock::now() + kTokenWait;
-  while (token.size() < token_.size()) {
-    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
-    pollfd entry{accepted.get(), POLLIN, 0};
-    if (left.count() <= 0 || PollRetrying(&entry, 1, static_cast<int>(left.count())) == 0) return std::nullopt;
-    std::array<char, 32> part;
-    const ssize_t got = ::recv(accepted.get(), part.data(), std::min(part.size(), token_.size() - token.size()), 0);
-    if (got <= 0) return std::nullopt;
-    token.append(part.data(), static_cast<std::size_t>(got));
+  if (strangers_.size() == kMostStrangers) strangers_.erase(strangers_.begin());
+  strangers_.push_back({std::move(accepted), {}, Clock::now() + kTokenWait});
+}
+
+// `entries`: the listeners', then the strangers'. Puts out those who say something wrong, or nothing for too long.
+std::optional<ControlSocket> Listener::HearStrangers(const std::vector<pollfd>& entries) {
+  for (std::size_t i = strangers_.size(); i-- > 0;) {
+    auto& stranger = strangers_[i];
+    bool wrong = Clock::now() >= stranger.until;
+    if (entries[i + 2].revents != 0) {
+      std::array<char, 32> part;
+      const auto room = std::min(part.size(), token_.size() - stranger.token.size());
+      const ssize_t got = ::recv(stranger.socket.get(), part.data(), room, MSG_DONTWAIT);
+      if (got > 0) stranger.token.append(part.data(), static_cast<std::size_t>(got));
+      wrong = wrong || got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+    }
+    const bool complete = stranger.token.size() == token_.size();
+    if (!wrong && !complete) continue;
+    std::optional<ControlSocket> rank;
+    if (complete && SameToken(stranger.token, token_)) rank.emplace(std::move(stranger.socket), false);
+    strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (rank) return rank;
   }
-  if (token != token_) return std::nullopt;
-  return ControlSocket(std::move(accepted), false);
+  return std::nullopt;
 }
 
 std::vector<std::size_t> WaitForAny(const std::vector<const ControlSocket*>& sockets, Milliseconds timeout) {

@@ -1,10 +1,13 @@
 // The control line between the bench and one rank: whole messages (JSON values, as CBOR) over a Unix socket in the
 // abstract name space. It leaves nothing in the file system, and each side sees at once that the other died, however it
 // died. Only processes of the same user may connect. Ranks of other hosts connect by TCP, and show that they know a
-// number that only the job's ranks have been told.
+// number that only the job's ranks have been told. Nothing is encrypted there: whoever reads the network's packets learns
+// the number. However many strangers connect and stay silent, a rank that says the number is accepted at once.
 //
 // Thread-safety: one thread per ControlSocket, except that any thread may wait for the hang-up.
 #pragma once
+
+#include <poll.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -73,13 +76,23 @@ class Listener {
   std::optional<ControlSocket> Accept(Milliseconds timeout);
 
  private:
-  std::optional<ControlSocket> AcceptStranger();
+  using Clock = std::chrono::steady_clock;
+  struct Stranger {
+    Descriptor socket;
+    std::string token;  // what it has said of it
+    Clock::time_point until;
+  };
+
+  std::optional<ControlSocket> AcceptNeighbour();
+  void AcceptStranger();
+  std::optional<ControlSocket> HearStrangers(const std::vector<pollfd>& entries);
   void ListenToNetwork();
 
   std::string name_;
   Descriptor socket_;
   Descriptor network_;  // with Place::network
   std::string token_;   // that a rank sends first
+  std::vector<Stranger> strangers_;
 };
 
 // Indices of the sockets that have a message or hung up; empty: timed out.

@@ -4,6 +4,7 @@
 
 #include <future>
 #include <sstream>
+#include <vector>
 
 namespace tutti::bench {
 namespace {
@@ -40,9 +41,18 @@ TEST(ControlSocket, CarriesMessagesOverTheNetworkWhole) {
 TEST(ControlSocket, RefusesAStrangerWithoutTheToken) {
   Listener listener(Listener::Place::network);
   const auto stranger = ControlSocket::Connect(OverNetwork(listener, std::string(TokenOf(listener).size(), '0')));
-  EXPECT_FALSE(listener.Accept(kPatience));
+  EXPECT_FALSE(listener.Accept(Milliseconds(200)));
   const auto rank = ControlSocket::Connect(listener.name());
   EXPECT_TRUE(listener.Accept(kPatience)) << "the next one, of this host, is accepted";
+}
+
+TEST(ControlSocket, SilentStrangersDelayNobody) {
+  constexpr int kStrangers = 20;
+  Listener listener(Listener::Place::network);
+  std::vector<ControlSocket> strangers;
+  for (int i = 0; i < kStrangers; ++i) strangers.push_back(ControlSocket::Connect(OverNetwork(listener, "")));
+  const auto rank = ControlSocket::Connect(OverNetwork(listener, TokenOf(listener)));
+  EXPECT_TRUE(listener.Accept(kPatience));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace tutti::pytorch {
 namespace {
 
-constexpr std::size_t kMostWatchers = 16;  // including unknown ones
+constexpr std::size_t kMostCallers = 16;  // that have not said who they are
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
@@ -65,7 +65,7 @@ std::unique_ptr<Descriptor> Listen() {
   if (addresses == nullptr) return nullptr;
   auto listener = NewSocket(*addresses);
   if (!listener->IsOpen() || bind(listener->number(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
-      listen(listener->number(), static_cast<int>(kMostWatchers)) != 0) {
+      listen(listener->number(), static_cast<int>(kMostCallers)) != 0) {
     return nullptr;
   }
   return listener;
@@ -89,6 +89,11 @@ std::string LineKey(const std::string& base, int rank) { return base + "line/" +
 std::string EndedKey(const std::string& base, int rank) { return base + "ended/" + std::to_string(rank); }
 // Set once any rank has ended, so that one lookup covers all ranks.
 std::string AnyEndedKey(const std::string& base) { return base + "ended"; }
+
+// What the watcher says, and what it is answered. Echoing the one does not give the other.
+std::pair<std::string, std::string> HalvesOf(const std::string& word) {
+  return {word.substr(0, word.size() / 2), word.substr(word.size() / 2)};
+}
 
 }  // namespace
 
@@ -116,6 +121,7 @@ Lifeline::Lifeline(std::string base, int rank, const std::vector<Process>& proce
 
 void Lifeline::Tend() {
   Accept();
+  Answer();
   for (auto& watched : watched_) {
     if (!watched.over) Look(watched);
   }
@@ -123,42 +129,75 @@ void Lifeline::Tend() {
 
 void Lifeline::Accept() {
   while (listener_ != nullptr) {
-    Descriptor watcher(accept4(listener_->number(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!watcher.IsOpen()) return;
-    // A rejected watcher must not get the word: it would take its closed connection for this process's end.
-    if (watchers_.size() == kMostWatchers) continue;
-    // A new connection's send buffer always has room for so short a word.
-    const auto sent = send(watcher.number(), word_.data(), word_.size(), MSG_NOSIGNAL);
-    if (sent == static_cast<ssize_t>(word_.size())) watchers_.push_back(std::move(watcher));
+    Descriptor caller(accept4(listener_->number(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!caller.IsOpen()) return;
+    callers_.push_back({std::move(caller), {}});
+    Answer();
+    if (callers_.size() > kMostCallers) callers_.pop_front();
   }
 }
 
+void Lifeline::Answer() {
+  const auto [question, answer] = HalvesOf(word_);
+  for (auto caller = callers_.begin(); caller != callers_.end();) {
+    auto& [connection, said] = *caller;
+    char bytes[64];
+    const auto got = recv(connection.number(), bytes, std::min(sizeof bytes, question.size() - said.size()), 0);
+    if (got > 0) said.append(bytes, static_cast<std::size_t>(got));
+    const bool gone = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+    if (!gone && said != question && question.starts_with(said)) {
+      ++caller;
+      continue;
+    }
+    // A new connection's send buffer always has room for so short a word.
+    if (!gone && said == question &&
+        send(connection.number(), answer.data(), answer.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(answer.size())) {
+      watchers_.push_back(std::move(connection));
+    }
+    caller = callers_.erase(caller);
+  }
+}
+
+void Lifeline::Connect(Watched& watched) {
+  if (!board_->Has(LineKey(base_, watched.rank))) return;
+  std::istringstream line(board_->Read(LineKey(base_, watched.rank)));
+  std::string host, port;
+  line >> host >> port >> watched.word;
+  const auto addresses = Lookup(host, port.c_str(), SOCK_STREAM, AI_NUMERICHOST | AI_NUMERICSERV);
+  watched.over = addresses == nullptr || watched.word.empty();
+  if (watched.over) return;
+  watched.said.clear();
+  watched.asked = false;
+  watched.connection = NewSocket(*addresses);
+  const auto refused =
+      connect(watched.connection->number(), addresses->ai_addr, addresses->ai_addrlen) != 0 && errno != EINPROGRESS;
+  watched.over = refused;
+}
+
 void Lifeline::Look(Watched& watched) {
-  if (watched.connection == nullptr) {
-    if (!board_->Has(LineKey(base_, watched.rank))) return;
-    std::istringstream line(board_->Read(LineKey(base_, watched.rank)));
-    std::string host, port;
-    line >> host >> port >> watched.word;
-    const auto addresses = Lookup(host, port.c_str(), SOCK_STREAM, AI_NUMERICHOST | AI_NUMERICSERV);
-    watched.over = addresses == nullptr || watched.word.empty();
-    if (watched.over) return;
-    watched.connection = NewSocket(*addresses);
-    const auto refused =
-        connect(watched.connection->number(), addresses->ai_addr, addresses->ai_addrlen) != 0 && errno != EINPROGRESS;
-    watched.over = refused;
-    return;
+  if (watched.connection == nullptr) Connect(watched);
+  if (watched.connection == nullptr || watched.over) return;
+  const auto [question, answer] = HalvesOf(watched.word);
+  if (!watched.asked) {
+    const auto sent = send(watched.connection->number(), question.data(), question.size(), MSG_NOSIGNAL);
+    if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return;  // not connected yet
+    watched.asked = true;                                         // if it failed, receiving tells why
   }
   char bytes[64];
   const auto got = recv(watched.connection->number(), bytes, sizeof bytes, 0);
   if (got > 0) {
     watched.said.append(bytes, static_cast<std::size_t>(got));
-    watched.over = watched.said.size() > watched.word.size();
+    watched.over = watched.said.size() > answer.size();
     return;
   }
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  watched.over = true;
   const bool was_closed = got == 0 || errno == ECONNRESET;
-  if (!was_closed || watched.said != watched.word) return;
+  if (was_closed && watched.said.empty()) {  // strangers have pushed this rank out
+    watched.connection.reset();
+    return;
+  }
+  watched.over = true;
+  if (!was_closed || watched.said != answer) return;
   board_->Write(EndedKey(base_, watched.rank), "");
   board_->Write(AnyEndedKey(base_), "");
 }

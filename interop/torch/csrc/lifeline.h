@@ -1,9 +1,13 @@
 // How ranks on different hosts notice that each other's processes have ended.
 //
 // A process on this host can be looked up (process.h); one on another host cannot. So in a group that spans hosts, a
-// rank of another host watches each rank. The watcher holds a connection to it and receives over it one word that
-// identifies the process, and nothing else. When a process ends, for whatever reason, its connections close, and the
-// kernel reports that to the watcher at once. The watcher writes it on the board, where every waiting rank finds it.
+// rank of another host watches each rank. The watcher holds a connection to it, says the first half of a word that
+// identifies the process, and receives the second half, and nothing else. When a process ends, for whatever reason, its
+// connections close, and the kernel reports that to the watcher at once. The watcher writes it on the board, where every
+// waiting rank finds it.
+//
+// Only the board has the word, so a watched rank knows its watcher from a stranger. Strangers who say nothing take places
+// of their own, and the latest push out the oldest; a watcher that was pushed out comes again.
 //
 // Silence proves nothing: a stopped process has not ended, nor has one behind a failed host or network. A connection
 // that never gave the right word proves nothing either, since another machine may have the address. An end that no
@@ -15,6 +19,7 @@
 // Thread-safety: an object belongs to one thread at a time.
 #pragma once
 
+#include <list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,7 +50,7 @@ class Descriptor {
 
 class Lifeline {
  public:
-  // `word` is unique to this process.
+  // `word` is unique to this process, random, and has no spaces.
   Lifeline(std::string base, int rank, const std::vector<Process>& processes, std::string word,
            std::shared_ptr<Board> board);
   // Call often: answers the ranks that watch this one, and checks those that it watches. Throws Failure if the board is
@@ -56,19 +61,28 @@ class Lifeline {
   struct Watched {
     int rank;
     std::unique_ptr<Descriptor> connection;  // null: not yet connected
-    std::string word;                        // the word that it must send
-    std::string said;
+    std::string word;
+    std::string said;    // what it has sent of the second half
+    bool asked = false;  // the first half is sent
     bool over = false;
   };
 
+  struct Caller {
+    Descriptor connection;
+    std::string said;  // of the first half
+  };
+
   void Accept();
+  void Answer();
+  void Connect(Watched& watched);
   void Look(Watched& watched);
 
   const std::string base_;
   const std::string word_;
   const std::shared_ptr<Board> board_;
   std::unique_ptr<Descriptor> listener_;
-  std::vector<Descriptor> watchers_;
+  std::list<Caller> callers_;         // that have not said the first half, the oldest first
+  std::vector<Descriptor> watchers_;  // that have
   std::vector<Watched> watched_;
 };
 
