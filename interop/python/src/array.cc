@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -45,9 +46,30 @@ void DiagnoseBuffer(nb::handle object, const char* what) {
   FailArgument(what, contiguous ? kReadOnly : kNotContiguous);
 }
 
-// A masked array lends the data behind its mask, too; a sum over that would be a wrong number.
-bool HasMask(nb::handle object) {
-  return std::strcmp(Py_TYPE(object.ptr())->tp_name, "numpy.ndarray") != 0 && nb::hasattr(object, "_mask");
+constexpr auto kMasked = "is a masked array: pass its data, e.g. after filled()";
+
+// A property that an object has of values which are yet to be computed from its memory.
+struct Pending {
+  PyObject* asked;  // a method that says whether it has the property
+  const char* problem;
+};
+
+// Raises if the object's memory holds other values than the object has: a sum over them would be a wrong number. The doors
+// below do not tell. REQUIRES: it is asked before any door is tried.
+void RequireOwnValues(nb::handle object, const char* what) {
+  if (std::strcmp(Py_TYPE(object.ptr())->tp_name, "numpy.ndarray") == 0) return;
+  static PyObject* const mask = PyUnicode_InternFromString("_mask");
+  if (nb::hasattr(object, mask)) FailArgument(what, kMasked);
+  // PyTorch's tensors. Its __dlpack__ refuses only some of them.
+  static const std::array<Pending, 2> kPending = {
+      {{PyUnicode_InternFromString("is_neg"), "is a tensor whose negation is pending: pass its resolve_neg()"},
+       {PyUnicode_InternFromString("is_conj"), "is a tensor whose conjugation is pending: pass its resolve_conj()"}}};
+  for (const auto& [asked, problem] : kPending) {
+    if (!nb::hasattr(object, asked)) continue;
+    const auto answer = nb::steal<nb::object>(PyObject_CallMethodNoArgs(object.ptr(), asked));
+    if (!answer.is_valid()) throw nb::python_error();
+    if (answer.ptr() == Py_True) FailArgument(what, problem);
+  }
 }
 
 std::vector<Py_ssize_t> NumbersOf(nb::handle sequence) {
@@ -60,6 +82,7 @@ std::vector<Py_ssize_t> NumbersOf(nb::handle sequence) {
 struct Interface {
   void* data = nullptr;
   bool read_only = false;
+  bool masked = false;  // only some of the elements are valid
   std::vector<Py_ssize_t> shape;
   std::optional<std::vector<Py_ssize_t>> strides;
   std::string type;  // for messages
@@ -74,6 +97,7 @@ std::optional<Interface> ReadInterface(nb::handle object, const nb::dict& fields
     if (data.size() != 2) return std::nullopt;
     interface.data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(data[0]));
     interface.read_only = nb::cast<bool>(data[1]);
+    interface.masked = fields.contains("mask") && !fields["mask"].is_none();
     interface.shape = NumbersOf(fields["shape"]);
     if (std::ranges::any_of(interface.shape, [](Py_ssize_t extent) { return extent < 0; })) return std::nullopt;
     if (fields.contains("strides") && !fields["strides"].is_none()) {
@@ -117,6 +141,7 @@ nb::object DlpackCapsule(nb::handle object, const char* what) {
 }  // namespace
 
 void Array::Take(nb::handle object, const char* what, Access access) {
+  RequireOwnValues(object, what);
   if (TakeBuffer(object, what, access) || TakeArrayInterface(object, "__array_interface__", what, access) ||
       TakeDlpack(object, what, access) || TakeArrayInterface(object, "__cuda_array_interface__", what, access)) {
     held_ = true;
@@ -157,10 +182,6 @@ bool Array::TakeBuffer(nb::handle object, const char* what, Access access) {
     FailArgument(what, "has elements of format '" + format +
                            "': numbers in the machine's byte order are taken, but no objects, structures or text");
   }
-  if (HasMask(object)) {
-    Release();
-    FailArgument(what, "is a masked array: pass its data, e.g. after filled()");
-  }
   data_ = view_.buf;
   element_ = *element;
   count_ = static_cast<std::size_t>(view_.len) / element_.bytes;
@@ -173,6 +194,7 @@ bool Array::TakeArrayInterface(nb::handle object, const char* attribute, const c
   if (!nb::isinstance<nb::dict>(dictionary)) return false;
   auto interface = ReadInterface(object, nb::borrow<nb::dict>(dictionary));
   if (!interface) FailArgument(what, std::string("has an ") + attribute + " that is not as NumPy defines it");
+  if (interface->masked) FailArgument(what, kMasked);
   if (!interface->element) FailArgument(what, "has elements of type " + interface->type + ", which is unknown");
   if (access == Access::kWrite && interface->read_only) FailArgument(what, kReadOnly);
   SetShape(std::move(interface->shape));

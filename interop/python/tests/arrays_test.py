@@ -1,6 +1,7 @@
 """Which objects lend memory, and what is said about those that do not. One rank is enough."""
 
 import ctypes
+import sys
 from array import array
 
 import ml_dtypes
@@ -58,6 +59,65 @@ def test_torch(alone):
         alone.all_gather(torch.ones(3, 2).t())
 
 
+@pytest.mark.filterwarnings("ignore:Failed to initialize NumPy")
+def test_pending_negations_of_torch(alone):
+    torch = pytest.importorskip("torch")
+    plain = torch.zeros(1)
+    for pending in (torch._neg_view(torch.ones(1)), torch.tensor([1 + 2j]).conj().imag):
+        for send, recv, name in ((pending, None, "send"), (plain, pending, "recv"), (pending, pending, "recv")):
+            with pytest.raises(tutti.InvalidArgumentError, match=f"{name} is a tensor whose negation is pending"):
+                alone.all_reduce(send, recv)
+        assert alone.all_reduce(pending.resolve_neg()).tolist() == pending.tolist()
+
+
+DOORS = {
+    "DLPack": Dlpack,
+    "NumPy's interface": lambda lent: Interface(**lent.__array_interface__),
+    "CUDA's interface": lambda lent: CudaInterface(**lent.__array_interface__),
+    "the buffer protocol": lambda lent: BufferFromPython(lent),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("property", ["is_neg", "is_conj"])
+def test_pending_values_by_every_door(alone, door, property):
+    if door == "the buffer protocol" and sys.version_info < (3, 12):
+        pytest.skip("before Python 3.12, a class of Python lends no buffer")
+    lent = DOORS[door](np.ones(2))
+    setattr(lent, property, lambda: True)
+    with pytest.raises(tutti.InvalidArgumentError, match=r"is pending: pass its resolve_(neg|conj)\(\)"):
+        alone.all_reduce(lent)
+    setattr(lent, property, lambda: False)
+    if door != "CUDA's interface":  # which would need a GPU
+        assert list(alone.all_reduce(lent)) == [1, 1]
+
+
+@pytest.mark.parametrize("door", ["itself", *DOORS])
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2],
+                         ids=lambda dtype: np.dtype(dtype).name)
+def test_masked_arrays_by_every_door(alone, door, dtype):
+    masked = np.ma.masked_array(np.array([1, 2]).astype(dtype), [True, False])
+    if door == "itself":
+        lent = masked
+    elif door == "the buffer protocol" and sys.version_info < (3, 12):
+        pytest.skip("before Python 3.12, a class of Python lends no buffer")
+    else:
+        lent = DOORS[door](np.zeros(2, np.float32))
+        lent._mask = masked._mask
+    for arguments in ((lent,), (np.zeros(2, dtype), lent)):
+        with pytest.raises(tutti.InvalidArgumentError, match="is a masked array"):
+            alone.all_reduce(*arguments)
+
+
+@pytest.mark.parametrize("kind", ["NumPy's interface", "CUDA's interface"])
+def test_an_interface_with_a_mask(alone, kind):
+    lent = DOORS[kind](np.zeros(2))
+    interface = getattr(lent, "__array_interface__", None) or lent.__cuda_array_interface__
+    interface["mask"] = np.ones(2, bool)
+    with pytest.raises(tutti.InvalidArgumentError, match="send is a masked array"):
+        alone.all_reduce(lent)
+
+
 @pytest.mark.parametrize("lent", [bytes(8), bytearray(8), memoryview(bytes(8)), array("d", [0.0]),
                                   (ctypes.c_int * 2)(), np.zeros(2, np.int32), np.float64(0), np.zeros((0, 3))],
                          ids=lambda lent: type(lent).__name__)
@@ -94,6 +154,19 @@ def test_objects_that_lend_nothing(alone, wrong):
 class Interface:
     def __init__(self, **fields):
         self.__array_interface__ = fields
+
+
+class CudaInterface:
+    def __init__(self, **fields):
+        self.__cuda_array_interface__ = fields
+
+
+class BufferFromPython:
+    def __init__(self, lent):
+        self.lent = lent
+
+    def __buffer__(self, flags):
+        return memoryview(self.lent)
 
 
 @pytest.mark.parametrize("wrong", [

@@ -171,7 +171,8 @@ def test_the_communicator_does_what_ray_has_no_call_for(four):
 
 
 @pytest.mark.parametrize(("case", "words"), [
-    ("strides", "contiguous"), ("read-only", "read-only|writable|writeable"), ("list", "shape"), ("two", "one for each")])
+    ("strides", "contiguous"), ("read-only", "read-only|writable|writeable"), ("list", "shape"), ("two", "one for each"),
+                                             ("masked", "masked array")])
 def test_what_is_refused(four, case, words):
     def body(_, case):
         group = collective.get_group_handle("four")
@@ -183,6 +184,8 @@ def test_what_is_refused(four, case, words):
             collective.allreduce(fixed, "four")
         elif case == "list":
             collective.allgather([np.ones(2)] * 3 + [np.ones(3)], np.ones(2), "four")
+        elif case == "masked":
+            collective.reducescatter(np.ones(2), [np.ma.masked_array(np.ones(2), [True, False])] * 4, "four")
         else:
             group.allreduce([np.ones(1), np.ones(1)])
 

@@ -32,6 +32,8 @@ def _plain(tensor: Any) -> Any:
     if getattr(tensor, "is_cuda", False) or type(tensor).__module__.startswith("cupy"):
         raise tutti.InvalidArgumentError("a tensor on a GPU was given: Tutti's groups of actors are for host memory. "
                                          "The backend nccl takes it")
+    if hasattr(tensor, "_mask"):  # a list's tensors are copied by NumPy, which ignores masks
+        raise tutti.InvalidArgumentError("a masked array was given: pass its data, e.g. after filled()")
     return tensor.detach() if hasattr(tensor, "detach") else tensor
 
 
