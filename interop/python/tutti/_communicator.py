@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from types import TracebackType
-from typing import Any, Callable, Iterable, Sequence
+from typing import Any, Callable, Iterable
 
 from . import _core, _objects
 from ._errors import InvalidArgumentError
@@ -105,7 +105,7 @@ class Communicator(_core.Communicator):
         """Returns the objects of all ranks, rank by rank, on root; None elsewhere."""
         return _objects.gather_object(self, obj, root)
 
-    def scatter_object(self, objs: Sequence[Any] | None = None, root: int = 0) -> Any:
+    def scatter_object(self, objs: Iterable[Any] | None = None, root: int = 0) -> Any:
         """Returns the r-th of root's objects on rank r. objs: one for each rank, on root only."""
         return _objects.scatter_object(self, objs, root)
 
