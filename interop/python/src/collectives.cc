@@ -12,11 +12,11 @@ nb::object AllReduce(Communicator& self, nb::handle send, nb::handle recv, nb::h
   return Perform(self, stream, [&](Arrays& arrays) {
     auto sides = TakeBoth(arrays, send, recv, SameShape);
     RequireCount("recv", sides.out, sides.in.count, "as many as send has");
-    const auto carrier = ReducedAs(sides.element, reduction);
+    const auto reducer = ReducedAs(sides.element, reduction);
     return Prepared{std::move(sides.result),
-                    [in = sides.in.data, out = sides.out.data, count = sides.in.count * carrier.per_element,
-                     type = carrier.type, reduction, comm = self.handle().get()](tuttiStream_t cuda) {
-                      return tuttiAllReduce(in, out, count, type, reduction, comm, cuda);
+                    [in = sides.in.data, out = sides.out.data, count = sides.in.count * reducer.per_element,
+                     type = reducer.type, op = reducer.op, comm = self.handle().get()](tuttiStream_t cuda) {
+                      return tuttiAllReduce(in, out, count, type, op, comm, cuda);
                     }};
   });
 }
@@ -28,11 +28,11 @@ nb::object ReduceScatter(Communicator& self, nb::handle send, nb::handle recv, n
     auto sides = TakeBoth(arrays, send, recv, [&](const Array& like) { return PartShape(like, ranks); });
     const auto part = PartOf("send", sides.in, ranks);
     RequireCount("recv", sides.out, part, "one rank's part of send");
-    const auto carrier = ReducedAs(sides.element, reduction);
+    const auto reducer = ReducedAs(sides.element, reduction);
     return Prepared{std::move(sides.result),
-                    [in = sides.in.data, out = sides.out.data, count = part * carrier.per_element, type = carrier.type,
-                     reduction, comm = self.handle().get()](tuttiStream_t cuda) {
-                      return tuttiReduceScatter(in, out, count, type, reduction, comm, cuda);
+                    [in = sides.in.data, out = sides.out.data, count = part * reducer.per_element, type = reducer.type,
+                     op = reducer.op, comm = self.handle().get()](tuttiStream_t cuda) {
+                      return tuttiReduceScatter(in, out, count, type, op, comm, cuda);
                     }};
   });
 }

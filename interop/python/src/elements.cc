@@ -59,14 +59,15 @@ Carrier MovedAs(const Element& element) {
   return {tuttiUint8, element.bytes};
 }
 
-Carrier ReducedAs(const Element& element, tuttiRedOp_t op) {
-  if (const auto type = NativeType(element)) return {*type, 1};
+Reducer ReducedAs(const Element& element, tuttiRedOp_t op) {
+  if (const auto type = NativeType(element)) return {*type, 1, op};
   // A sum of complex numbers is the sums of their parts.
   if (element.kind == Kind::kComplex && (op == tuttiSum || op == tuttiAvg)) {
-    if (const auto part = NativeType({Kind::kFloat, element.bytes / 2})) return {*part, 2};
+    if (const auto part = NativeType({Kind::kFloat, element.bytes / 2})) return {*part, 2, op};
   }
-  // Of bytes that are 0 or 1, these three are again 0 or 1.
-  if (element.kind == Kind::kBool && (op == tuttiProd || op == tuttiMax || op == tuttiMin)) return {tuttiUint8, 1};
+  // Every byte but 0 is true. The least of several bytes is 0 exactly if one of them is; their product may be 256.
+  if (element.kind == Kind::kBool && (op == tuttiProd || op == tuttiMin)) return {tuttiUint8, 1, tuttiMin};
+  if (element.kind == Kind::kBool && op == tuttiMax) return {tuttiUint8, 1, tuttiMax};
   Fail(tuttiInvalidArgument,
        NameOf(element) + " has no operator " + NameOf(op) +
            ": reductions take int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, "

@@ -40,8 +40,14 @@ struct Carrier {
 
 // For calls that only move data: every element has a carrier.
 Carrier MovedAs(const Element& element);
-// For reductions. Raises InvalidArgumentError if the library has no such operator for these elements.
-Carrier ReducedAs(const Element& element, tuttiRedOp_t op);
+// For reductions: with the operator that does on the carrier what `op` does on the elements.
+struct Reducer {
+  tuttiDataType_t type;
+  std::size_t per_element;
+  tuttiRedOp_t op;
+};
+// Raises InvalidArgumentError if the library has no such operator for these elements.
+Reducer ReducedAs(const Element& element, tuttiRedOp_t op);
 
 // Of a format of the buffer protocol, in the machine's byte order. Empty: a structure, an object, or foreign bytes.
 std::optional<Element> ElementOfFormat(const char* format, std::size_t bytes);

@@ -13,11 +13,11 @@ nb::object Reduce(Communicator& self, nb::handle send, nb::handle recv, nb::hand
   return Perform(self, stream, [&](Arrays& arrays) {
     auto sides = is_root ? TakeBoth(arrays, send, recv, SameShape) : TakeSend(arrays, send);
     if (is_root) RequireCount("recv", sides.out, sides.in.count, "as many as send has");
-    const auto carrier = ReducedAs(sides.element, reduction);
+    const auto reducer = ReducedAs(sides.element, reduction);
     return Prepared{is_root ? std::move(sides.result) : nb::none(),
-                    [in = sides.in.data, out = sides.out.data, count = sides.in.count * carrier.per_element,
-                     type = carrier.type, reduction, root, comm = self.handle().get()](tuttiStream_t cuda) {
-                      return tuttiReduce(in, out, count, type, reduction, root, comm, cuda);
+                    [in = sides.in.data, out = sides.out.data, count = sides.in.count * reducer.per_element,
+                     type = reducer.type, op = reducer.op, root, comm = self.handle().get()](tuttiStream_t cuda) {
+                      return tuttiReduce(in, out, count, type, op, root, comm, cuda);
                     }};
   });
 }

@@ -104,11 +104,11 @@ nb::object ReduceScatterV(Communicator& self, nb::handle send, nb::handle counts
     auto sides = TakeBoth(arrays, send, recv, LineOf(own));
     RequireCount("send", sides.in, std::accumulate(counts.begin(), counts.end(), std::size_t{0}), "the sum of counts");
     RequireCount("recv", sides.out, own, "this rank's count");
-    const auto carrier = ReducedAs(sides.element, reduction);
+    const auto reducer = ReducedAs(sides.element, reduction);
     return Prepared{std::move(sides.result),
-                    [in = sides.in.data, out = sides.out.data, counts = Times(counts, carrier.per_element),
-                     type = carrier.type, reduction, comm = handle.get()](tuttiStream_t cuda) {
-                      return tuttiReduceScatterV(in, out, counts.data(), type, reduction, comm, cuda);
+                    [in = sides.in.data, out = sides.out.data, counts = Times(counts, reducer.per_element),
+                     type = reducer.type, op = reducer.op, comm = handle.get()](tuttiStream_t cuda) {
+                      return tuttiReduceScatterV(in, out, counts.data(), type, op, comm, cuda);
                     }};
   });
 }

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import ranks
 import tutti
 
 
@@ -116,6 +117,21 @@ def test_an_interface_with_a_mask(alone, kind):
     interface["mask"] = np.ones(2, bool)
     with pytest.raises(tutti.InvalidArgumentError, match="send is a masked array"):
         alone.all_reduce(lent)
+
+
+@pytest.mark.parametrize("bytes_, op, right", [((2, 128), "prod", True), ((2, 128), "min", True), ((2, 0), "prod", False),
+                                               ((4, 64), "max", True), ((0, 0), "max", False), ((255, 255), "prod", True)])
+def test_every_byte_of_a_bool_but_0_is_true(bytes_, op, right):
+    assert ranks.run(2, reduced_bool, bytes_, op) == [right] * 2
+
+
+def reduced_bool(comm, bytes_, op):
+    mine = np.array([bytes_[comm.rank]] * 4, np.uint8).view(np.bool_)
+    results = [comm.all_reduce(mine, op=op), comm.reduce_scatter(mine, op=op), comm.reduce_scatter_v(mine, [1, 3], op=op)]
+    results += [comm.reduce(mine, op=op, root=root) for root in range(2)]
+    answers = {bool(one) for result in results if result is not None for one in result}
+    assert len(answers) == 1
+    return answers.pop()
 
 
 @pytest.mark.parametrize("lent", [bytes(8), bytearray(8), memoryview(bytes(8)), array("d", [0.0]),
