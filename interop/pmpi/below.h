@@ -22,14 +22,15 @@ namespace tutti::pmpi {
   X(Comm_size) X(Comm_rank) X(Comm_test_inter) X(Comm_group) X(Comm_dup) X(Comm_free) X(Comm_create_keyval)         \
   X(Comm_set_attr) X(Comm_get_attr) X(Comm_call_errhandler) X(Group_translate_ranks) X(Group_free)                  \
   X(Type_create_keyval) X(Type_set_attr) X(Type_get_attr) X(Type_size_x) X(Type_get_extent_x)                       \
-  X(Type_get_true_extent_x)                                                                                         \
+  X(Type_get_true_extent_x) X(Type_free) X(Type_get_envelope) X(Type_get_contents) X(Get_version)                   \
   X(Allreduce) X(Reduce) X(Reduce_scatter) X(Reduce_scatter_block) X(Bcast) X(Allgather) X(Allgatherv) X(Gather)    \
   X(Scatter) X(Alltoall) X(Alltoallv) X(Barrier)
 // Those with large counts (MPI 4), where the header has them; an MPI may lack them.
 #if MPI_VERSION >= 4
 #define TUTTI_PMPI_LARGE_FUNCTIONS(X)                                                                                \
   X(Allreduce_c) X(Reduce_c) X(Reduce_scatter_c) X(Reduce_scatter_block_c) X(Bcast_c) X(Allgather_c)                \
-  X(Allgatherv_c) X(Gather_c) X(Scatter_c) X(Alltoall_c) X(Alltoallv_c)
+  X(Allgatherv_c) X(Gather_c) X(Scatter_c) X(Alltoall_c) X(Alltoallv_c) X(Type_get_envelope_c)                      \
+  X(Type_get_contents_c)
 #else
 #define TUTTI_PMPI_LARGE_FUNCTIONS(X)
 #endif

@@ -14,9 +14,9 @@
 namespace tutti::pmpi {
 namespace {
 
-// A type's order is found by packing one element, unless it is longer than this. Then it counts as not dense: its data
-// are packed, which is right, too.
+// A type's order is found by packing one element, unless it is longer than this: then by how it is built.
 constexpr std::size_t kLongestProbe = 16 << 20;
+constexpr std::size_t kLongestPack = INT_MAX;  // MPI_Pack counts bytes in an int
 
 Epoch freed_types;
 
@@ -31,22 +31,9 @@ std::size_t SizeOf(tuttiDataType_t type) {
   }
 }
 
-// What MPI says of a type; nullopt if it refuses the handle.
-std::optional<Datatype> Describe(const Below& mpi, MPI_Datatype handle, bool& compact) {
-  MPI_Count bytes = 0, lower = 0, extent = 0, true_lower = 0, true_extent = 0;
-  if (mpi.Type_size_x(handle, &bytes) != MPI_SUCCESS || bytes == MPI_UNDEFINED ||
-      mpi.Type_get_extent_x(handle, &lower, &extent) != MPI_SUCCESS ||
-      mpi.Type_get_true_extent_x(handle, &true_lower, &true_extent) != MPI_SUCCESS) {
-    return std::nullopt;
-  }
-  compact = lower == 0 && true_lower == 0 && extent == bytes && true_extent == bytes;
-  return Datatype{handle, static_cast<std::size_t>(bytes), static_cast<std::ptrdiff_t>(extent), compact, {}};
-}
-
 // Whether packing one element of this compact type leaves its bytes as they are. Each pass tests one byte of every
 // position's number, so a type that exchanges two positions differs in some pass.
 bool KeepsOrder(const Below& mpi, Datatype type) {
-  if (type.bytes > kLongestProbe) return false;
   type.dense = false;
   std::vector<std::byte> element(type.bytes);
   for (std::size_t shift = 0; (type.bytes - 1) >> shift != 0; shift += CHAR_BIT) {
@@ -64,9 +51,9 @@ class NamedTypes {
     const auto& named = TheConstants().types;
     types_.reserve(named.size());
     for (const auto& [handle, type, complex] : named) {
-      bool compact = false;
-      auto described = Describe(mpi, handle, compact);
+      auto described = Describe(mpi, handle);
       if (!described) continue;
+      described->dense = described->dense || described->compact;
       // Fortran's types may be longer than usual.
       if (type && described->bytes == SizeOf(*type) * (complex ? 2 : 1)) described->arithmetic = {*type, complex};
       types_.push_back(*described);
@@ -117,27 +104,44 @@ const Datatype* OtherDatatype(const Below& mpi, MPI_Datatype handle) {
   int found = 0;
   if (mpi.Type_get_attr(handle, TypeKey(mpi), &kept, &found) != MPI_SUCCESS) return nullptr;
   if (found != 0) return static_cast<Datatype*>(kept);
-  bool compact = false;
-  const auto described = Describe(mpi, handle, compact);
+  const auto described = Describe(mpi, handle);
   if (!described) return nullptr;
   auto made = std::make_unique<Datatype>(*described);
-  made->dense = compact && (made->bytes == 0 || KeepsOrder(mpi, *made));
+  if (made->bytes > kLongestProbe) {
+    auto map = TypeMapOf(mpi, handle);
+    made->dense = map != nullptr && map->dense;
+    if (!made->dense && made->bytes > kLongestPack) made->map = std::move(map);
+  } else if (!made->dense) {
+    made->dense = made->compact && KeepsOrder(mpi, *made);
+  }
   if (mpi.Type_set_attr(handle, TypeKey(mpi), made.get()) != MPI_SUCCESS) return nullptr;
   return made.release();  // ForgetType deletes it
 }
 
 // Calls part(element, count, bytes) for runs of elements that fit MPI's int. Throws if one element does not.
+// REQUIRES: the type is not dense.
 template <typename Part>
 void InParts(std::size_t count, const Datatype& type, Part&& part) {
-  if (type.bytes > INT_MAX) {
-    throw std::runtime_error("an element of the datatype has more than 2 GiB of data and is not contiguous");
+  if (type.bytes > kLongestPack) {
+    throw std::runtime_error(
+        "an element of the datatype has more than 2 GiB of data, not in a row, and MPI does not tell where they lie");
   }
-  const auto most = static_cast<std::size_t>(INT_MAX) / type.bytes;
+  const auto most = kLongestPack / type.bytes;
   for (std::size_t at = 0; at < count; at += most) {
     const auto elements = std::min(most, count - at);
     part(static_cast<std::ptrdiff_t>(at) * type.extent, static_cast<int>(elements), at * type.bytes,
          static_cast<int>(elements * type.bytes));
   }
+}
+
+// Calls copy(in the elements, in the packed bytes, bytes) for all data of a type that MPI_Pack cannot take.
+template <typename Copy>
+void ByTheMap(std::size_t count, const Datatype& type, const Copy& copy) {
+  std::size_t packed = 0;
+  ForEachRow(*type.map, count, 0, [&](std::ptrdiff_t at, std::size_t bytes) {
+    copy(at, packed, bytes);
+    packed += bytes;
+  });
 }
 
 void RequirePlain(int result, int position, int bytes) {
@@ -146,6 +150,18 @@ void RequirePlain(int result, int position, int bytes) {
 }
 
 }  // namespace
+
+std::optional<Datatype> Describe(const Below& mpi, MPI_Datatype handle) {
+  MPI_Count bytes = 0, lower = 0, extent = 0, true_lower = 0, true_extent = 0;
+  if (mpi.Type_size_x(handle, &bytes) != MPI_SUCCESS || bytes == MPI_UNDEFINED ||
+      mpi.Type_get_extent_x(handle, &lower, &extent) != MPI_SUCCESS ||
+      mpi.Type_get_true_extent_x(handle, &true_lower, &true_extent) != MPI_SUCCESS) {
+    return std::nullopt;
+  }
+  const bool compact = lower == 0 && true_lower == 0 && extent == bytes && true_extent == bytes;
+  return Datatype{handle, static_cast<std::size_t>(bytes), static_cast<std::ptrdiff_t>(extent), compact, bytes == 0, {},
+                  {}};
+}
 
 const Datatype* DatatypeOf(const Below& mpi, MPI_Datatype handle) {
   static const NamedTypes named(mpi);
@@ -166,6 +182,12 @@ void Pack(const Below& mpi, MPI_Comm comm, const void* data, std::size_t count, 
     std::memcpy(bytes, data, count * type.bytes);
     return;
   }
+  if (type.map != nullptr) {
+    const auto* const elements = static_cast<const std::byte*>(data);
+    return ByTheMap(count, type, [&](std::ptrdiff_t from, std::size_t to, std::size_t length) {
+      std::memcpy(bytes + to, elements + from, length);
+    });
+  }
   InParts(count, type, [&](std::ptrdiff_t from, int elements, std::size_t to, int length) {
     int position = 0;
     const auto result = mpi.Pack(static_cast<const std::byte*>(data) + from, elements, type.handle, bytes + to, length,
@@ -179,6 +201,12 @@ void Unpack(const Below& mpi, MPI_Comm comm, const std::byte* bytes, void* data,
   if (type.dense) {
     std::memcpy(data, bytes, count * type.bytes);
     return;
+  }
+  if (type.map != nullptr) {
+    auto* const elements = static_cast<std::byte*>(data);
+    return ByTheMap(count, type, [&](std::ptrdiff_t to, std::size_t from, std::size_t length) {
+      std::memcpy(elements + to, bytes + from, length);
+    });
   }
   InParts(count, type, [&](std::ptrdiff_t to, int elements, std::size_t from, int length) {
     int position = 0;

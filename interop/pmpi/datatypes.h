@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "interop/pmpi/below.h"
+#include "interop/pmpi/type_map.h"
 #include "tutti/tutti.h"
 
 namespace tutti::pmpi {
@@ -23,11 +24,16 @@ struct Arithmetic {
 
 struct Datatype {
   MPI_Datatype handle{};
-  std::size_t bytes = 0;      // of data
-  std::ptrdiff_t extent = 0;  // from one element to the next
-  bool dense = false;  // an element is `bytes` bytes in a row, in the signature's order, and elements are adjacent
+  std::size_t bytes = 0;                 // of data
+  std::ptrdiff_t extent = 0;             // from one element to the next
+  bool compact = false;                  // an element takes as many bytes as it has data, from its address on
+  bool dense = false;                    // and they are in the signature's order. A type without data is dense
   std::optional<Arithmetic> arithmetic;  // nullopt: Tutti has none for it
+  std::shared_ptr<const TypeMap> map;  // of a type that is not dense and too long for MPI_Pack; null: MPI does not tell
 };
+
+// What MPI says of a type, without its order: `dense` only if it has no data. nullopt if MPI refuses the handle.
+std::optional<Datatype> Describe(const Below& mpi, MPI_Datatype handle);
 
 // Null: MPI refuses the handle, so the MPI below shall report it. Valid until the type is freed.
 const Datatype* DatatypeOf(const Below& mpi, MPI_Datatype handle);

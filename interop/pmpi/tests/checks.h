@@ -96,6 +96,9 @@ inline std::vector<int> Joined(std::vector<int> first, const std::vector<int>& s
 void CheckMovement(MPI_Comm comm);    // movement_checks.cc
 void CheckVectors(MPI_Comm comm);     // vector_checks.cc
 void CheckReductions(MPI_Comm comm);  // reduction_checks.cc
+void CheckEmptyTypes(MPI_Comm comm);  // type_checks.cc
+// On two ranks, once the layer has taken the communicator over. Not all MPIs make no copy, so only with the layer.
+void CheckLongTypes(MPI_Comm comm);
 void CheckOtherTypes(MPI_Comm comm);
 // On buffers that are not aligned to their type. MPI does not promise this, and MPICH 4.0 crashes.
 void CheckUnaligned(MPI_Comm comm);

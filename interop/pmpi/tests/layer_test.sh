@@ -5,7 +5,7 @@
 set -uo pipefail
 mpirun=$1 program=$2 layer=$3 other=$4
 shift 4
-checks=(collectives communicators operators threads progress unaligned "$@")
+checks=(collectives communicators operators threads progress unaligned long "$@")
 failures=0
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT

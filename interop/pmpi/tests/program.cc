@@ -1,6 +1,6 @@
 // A program of MPI, which knows nothing of Tutti: checks what its collectives do. The test runs it with the layer and
 // without it.
-//   program collectives | types | communicators | operators | threads | progress | unaligned | disagree
+//   program collectives | types | long | communicators | operators | threads | progress | unaligned | disagree
 #include <chrono>
 #include <functional>
 #include <map>
@@ -18,6 +18,13 @@ void Collectives() {
   CheckMovement(MPI_COMM_WORLD);
   CheckVectors(MPI_COMM_WORLD);
   CheckReductions(MPI_COMM_WORLD);
+  CheckEmptyTypes(MPI_COMM_WORLD);
+}
+
+// Only with the layer.
+void LongTypes() {
+  for (int round = 0; round < kRounds; ++round) MPI_Barrier(MPI_COMM_WORLD);
+  CheckLongTypes(MPI_COMM_WORLD);
 }
 
 // MPICH 4.0 crashes here, without the layer, too.
@@ -193,8 +200,11 @@ void Disagree() {
 int main(int argc, char** argv) {
   using namespace tutti::pmpi_test;  // NOLINT
   const std::map<std::string, std::function<void()>> checks = {
-      {"collectives", Collectives}, {"communicators", Communicators}, {"operators", Operators}, {"types", OtherTypes},
-      {"threads", Threads},         {"progress", Progress},           {"unaligned", Unaligned}, {"disagree", Disagree}};
+      {"collectives", Collectives}, {"communicators", Communicators},
+      {"operators", Operators},     {"types", OtherTypes},
+      {"long", LongTypes},          {"threads", Threads},
+      {"progress", Progress},       {"unaligned", Unaligned},
+      {"disagree", Disagree}};
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   for (int i = 1; i < argc; ++i) {
