@@ -53,6 +53,7 @@ const KnownGpu* Know(const PciSlot& slot) {
 
 // The class's upper byte is the kind of device, the second one its variant.
 constexpr int kBaseClassShift = 16;
+constexpr int kDisplayBaseClass = 0x03;
 constexpr int kNetworkBaseClass = 0x02;
 constexpr int kVariantMask = 0xffff00;
 constexpr int kClassDisplay = 0x030000;  // a GPU with a display
@@ -170,6 +171,8 @@ void AssumeNvlinks(HostDescription& host) {
 }
 
 }  // namespace
+
+bool IsDisplay(int device_class) { return device_class >> kBaseClassShift == kDisplayBaseClass; }
 
 bool MayBeGpu(const PciSlot& slot) {
   const int variant = slot.device_class & kVariantMask;

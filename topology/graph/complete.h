@@ -16,6 +16,8 @@ void CompleteByDefaults(HostDescription& host);
 
 // Whether this is the class of a GPU or of a network card (a display of another vendor is none: every server has one).
 bool MayBeGpu(const PciSlot& slot);
+// Whether this is the class of GPUs, with a display or without, or of another display.
+bool IsDisplay(int device_class);
 bool MayBeEnd(const PciSlot& slot);
 
 }  // namespace tutti::topology

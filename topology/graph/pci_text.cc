@@ -17,18 +17,21 @@ bool IsHex(std::string_view text) {
 }  // namespace
 
 std::string CanonicalBusId(std::string_view text) {
-  constexpr std::size_t kMaxDomainDigits = 8;
+  constexpr std::size_t kMaxDomainDigits = 8, kLeastDomainDigits = 4;
   constexpr std::size_t kRest = 7;  // "10:1c.0"
   std::string bus_id(text);
   std::transform(bus_id.begin(), bus_id.end(), bus_id.begin(),
                  [](char c) { return 'A' <= c && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c; });
+  if (bus_id.size() == kRest) bus_id.insert(0, "0:");
   const std::string_view whole = bus_id;
   const auto colon = whole.find(':');
   if (colon == std::string_view::npos || colon == 0 || colon > kMaxDomainDigits) return {};
   const auto rest = whole.substr(colon + 1);
   if (rest.size() != kRest || rest[2] != ':' || rest[5] != '.' || rest[6] < '0' || rest[6] > '7') return {};
   if (!IsHex(whole.substr(0, colon)) || !IsHex(rest.substr(0, 2)) || !IsHex(rest.substr(3, 2))) return {};
-  return bus_id;
+  const auto zeros = std::min(whole.find_first_not_of('0'), colon);
+  const auto domain = whole.substr(zeros, colon - zeros);
+  return fmt::format("{:0>{}}:{}", domain, kLeastDomainDigits, rest);
 }
 
 std::string MakeBusId(unsigned domain, unsigned bus, unsigned device, unsigned function) {

@@ -9,7 +9,8 @@
 
 namespace tutti::topology {
 
-// In lower case, as sysfs has it: "0000:10:1c.0", with a domain of up to 8 digits. Empty if the text is no bus id.
+// As sysfs writes it: "0000:10:1c.0", in lower case, with at least 4 digits of the domain. Others write the same place with
+// more ("00000000:10:1C.0", nvidia-smi), fewer, or none ("10:1c.0", lspci). Empty if the text is no bus id.
 std::string CanonicalBusId(std::string_view text);
 std::string MakeBusId(unsigned domain, unsigned bus, unsigned device, unsigned function);
 

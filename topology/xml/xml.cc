@@ -29,7 +29,6 @@ constexpr double kMaxLatencyUs = 1e6;
 constexpr double kMaxC2cMBs = 1e7;
 constexpr int kMax16Bits = 0xffff;
 constexpr int kMax24Bits = 0xffffff;
-constexpr int kUnknownWidth = 255;  // sysfs's width of a link that is down
 constexpr double kMbitPerGbit = 1000;
 constexpr double kMBPerGB = 1000;
 // By convention, this is a host's NVSwitches, where a virtual machine cannot see them.
@@ -87,6 +86,13 @@ class Reader {
     host.notes.push_back(fmt::format("line {}: <{}> ignored", element.line(), element.name()));
   }
 
+  // What one part of a file says that cannot be used does not cost the rest.
+  template <typename... Args>
+  void Note(const XmlElement& element, fmt::format_string<Args...> format, Args&&... args) {
+    hosts_[current_].notes.push_back(
+        fmt::format("line {}: {}", element.line(), fmt::format(format, std::forward<Args>(args)...)));
+  }
+
   // Their host_hash distinguishes the CPUs of several hosts.
   topology::HostDescription& HostOf(const XmlElement& element) {
     const auto [found, added] = host_of_hash_.emplace(element.Text("host_hash"), hosts_.size());
@@ -98,9 +104,16 @@ class Reader {
     return hosts_[current_];
   }
 
+  // False, with a note, if another has it already.
   template <typename Key>
-  void Take(std::set<Key>& taken, const Key& key, const XmlElement& element, const char* what) {
-    if (!taken.insert(key).second) element.Refuse("{} {} occurs twice", what, key);
+  bool Take(std::set<Key>& taken, const Key& key, const XmlElement& element, const char* what) {
+    if (taken.insert(key).second) return true;
+    Note(element, "{} {} occurs twice: ignored here", what, key);
+    return false;
+  }
+  // `number`, or kUnknown if another has it already.
+  int TakeNumber(std::set<int>& taken, int number, const XmlElement& element, const char* what) {
+    return number == topology::kUnknown || Take(taken, number, element, what) ? number : topology::kUnknown;
   }
 
   void ReadCpu(const XmlElement& element) {
@@ -109,7 +122,7 @@ class Reader {
     topology::CpuDescription cpu;
     // A kernel without NUMA reports -1.
     cpu.numa = std::max(0, static_cast<int>(element.Integer("numaid", -1, kMaxNumber, 0)));
-    Take(taken_[current_].numa, cpu.numa, element, "numaid");
+    if (!taken_[current_].numa.insert(cpu.numa).second) return ReadMoreOf(cpu.numa, element, host);
     cpu.rank = ReadRank(element);
     cpu.arch = element.Text("arch");
     cpu.vendor = element.Text("vendor");
@@ -118,9 +131,21 @@ class Reader {
     cpu.package = static_cast<int>(element.Integer("package", -1, kMaxNumber, topology::kUnknown));
     cpu.cores = ReadProcessors(element, "affinity", element.Text("affinity"));
     cpu.caches = ReadCaches(element);
+    ReadDevices(element, cpu, host);
+    host.cpus.push_back(std::move(cpu));
+  }
+
+  // A second <cpu> of the same NUMA node: its devices are the node's.
+  void ReadMoreOf(int numa, const XmlElement& element, topology::HostDescription& host) {
+    Note(element, "numaid {} occurs twice: the devices here are added to the first", numa);
+    const auto same = std::ranges::find(host.cpus, numa, &topology::CpuDescription::numa);
+    ReadDevices(element, *same, host);
+  }
+
+  void ReadDevices(const XmlElement& element, topology::CpuDescription& cpu, topology::HostDescription& host) {
     for (const auto& child : element.children()) {
       if (child.name() == "pci") {
-        cpu.devices.push_back(ReadPci(child, host));
+        ReadPciInto(cpu.devices, child, host);
       } else if (child.name() == "gpu" || child.name() == "nic") {
         topology::PciDescription inside;
         ReadEnd(child, inside, host);
@@ -129,7 +154,6 @@ class Reader {
         Ignore(child, host);
       }
     }
-    host.cpus.push_back(std::move(cpu));
   }
 
   // Words of 32 processors in hexadecimal, the highest first: "000000ff,ffff0000".
@@ -164,9 +188,8 @@ class Reader {
   }
 
   int ReadRank(const XmlElement& element) {
-    const int rank = static_cast<int>(element.Integer("rank", -1, kMaxRank, topology::kUnknown));
-    if (rank != topology::kUnknown) Take(ranks_, rank, element, "rank");
-    return rank;
+    return TakeNumber(ranks_, static_cast<int>(element.Integer("rank", -1, kMaxRank, topology::kUnknown)), element,
+                      "rank");
   }
 
   topology::PciSlot ReadSlot(const XmlElement& element) {
@@ -177,37 +200,48 @@ class Reader {
     slot.subsystem_vendor = static_cast<int>(element.Integer("subsystem_vendor", 0, kMax16Bits, 0));
     slot.subsystem_device = static_cast<int>(element.Integer("subsystem_device", 0, kMax16Bits, 0));
     const auto speed = topology::ParsePciSpeed(element.Text("link_speed"));
-    if (!speed) element.Refuse("link_speed must be 2.5, 5, 8, 16, 32 or 64 GT/s");
-    slot.speed_gts = *speed;
-    slot.width = static_cast<int>(element.Integer("link_width", 0, kUnknownWidth, 0));
-    if (slot.width == kUnknownWidth) slot.width = 0;
-    if (slot.width > topology::kPciMaxWidth)
-      element.Refuse("link_width is {}; a PCI link has at most {} lanes", slot.width, topology::kPciMaxWidth);
+    if (!speed) Note(element, "link_speed is not 2.5, 5, 8, 16, 32 or 64 GT/s: unknown");
+    slot.speed_gts = speed.value_or(0);
+    slot.width = static_cast<int>(element.Integer("link_width", 0, kMaxNumber, 0));
+    if (slot.width > topology::kPciMaxWidth) {
+      // Virtual machines and links that are down have 63 and 255.
+      Note(element, "link_width is {}, but a PCI link has at most {} lanes: unknown", slot.width,
+           topology::kPciMaxWidth);
+      slot.width = 0;
+    }
     return slot;
   }
 
-  topology::PciDescription ReadPci(const XmlElement& element, topology::HostDescription& host) {
+  // Adds the place to `places`, unless it cannot be used.
+  void ReadPciInto(std::vector<topology::PciDescription>& places, const XmlElement& element,
+                   topology::HostDescription& host) {
     if (++places_ > kMaxPlaces) element.Refuse("more than {} PCI devices in one file", kMaxPlaces);
     topology::PciDescription place;
     place.bus_id = BusId(element, "busid");
-    Take(taken_[current_].bus_ids, place.bus_id, element, "busid");
+    if (!Take(taken_[current_].bus_ids, place.bus_id, element, "busid")) return;
     place.slot = ReadSlot(element);
     for (const auto& child : element.children()) {
       if (child.name() == "pci") {
-        place.children.push_back(ReadPci(child, host));  // as deep as the document may be
+        ReadPciInto(place.children, child, host);  // as deep as the document may be
       } else {
         ReadEnd(child, place, host);
       }
     }
-    if (int{place.gpu.has_value()} + int{!place.ports.empty()} + int{!place.children.empty()} > 1) {
-      element.Refuse("{} is more than one of GPU, network card and bridge", place.bus_id);
+    if (place.is_end() && !place.children.empty()) {
+      Note(element, "{} is a bridge: the GPU or network card there is ignored", place.bus_id);
+      place.gpu.reset();
+      place.ports.clear();
+    } else if (place.gpu && !place.ports.empty()) {
+      Note(element, "{} is a GPU: the network card there is ignored", place.bus_id);
+      place.ports.clear();
     }
-    return place;
+    places.push_back(std::move(place));
   }
 
   void ReadEnd(const XmlElement& element, topology::PciDescription& place, topology::HostDescription& host) {
     if (element.name() == "gpu") {
-      if (place.gpu) element.Refuse("more than one <gpu> at the same place");
+      // Partitions of a GPU, or several ranks on it.
+      if (place.gpu) return Note(element, "a second <gpu> at the same place: ignored, with its rank");
       place.gpu = ReadGpu(element, host);
     } else if (element.name() == "nic") {
       for (const auto& child : element.children()) {
@@ -229,8 +263,9 @@ class Reader {
   topology::GpuDescription ReadGpu(const XmlElement& element, topology::HostDescription& host) {
     if (++gpus_ > kMaxGpusInFile) element.Refuse("more than {} GPUs in one file", kMaxGpusInFile);
     topology::GpuDescription gpu;
-    gpu.number = static_cast<int>(element.Integer("dev", -1, kMaxNumber, topology::kUnknown));
-    if (gpu.number != topology::kUnknown) Take(taken_[current_].gpus, gpu.number, element, "GPU dev");
+    gpu.number =
+        TakeNumber(taken_[current_].gpus, static_cast<int>(element.Integer("dev", -1, kMaxNumber, topology::kUnknown)),
+                   element, "GPU dev");
     gpu.rank = ReadRank(element);
     gpu.sm = static_cast<int>(element.Integer("sm", 0, kMaxSm, 0));
     gpu.gdr = ReadGdr(element);
@@ -258,7 +293,7 @@ class Reader {
       links.push_back({topology::NvlinkEnd::nvswitch, {}, count});
     } else if (target_class == kClassPowerBridge) {
       links.push_back({topology::NvlinkEnd::cpu, {}, count});
-    } else if (target_class == topology::kClassGpu) {
+    } else if (topology::IsDisplay(target_class)) {
       links.push_back({topology::NvlinkEnd::gpu, target, count});
     } else {
       host.notes.push_back(
@@ -270,8 +305,9 @@ class Reader {
     if (++ports_ > kMaxPlaces) element.Refuse("more than {} network ports in one file", kMaxPlaces);
     topology::PortDescription port;
     port.name = element.Text("name");
-    port.number = static_cast<int>(element.Integer("dev", -1, kMaxNumber, topology::kUnknown));
-    if (port.number != topology::kUnknown) Take(taken_[current_].ports, port.number, element, "net dev");
+    port.number =
+        TakeNumber(taken_[current_].ports, static_cast<int>(element.Integer("dev", -1, kMaxNumber, topology::kUnknown)),
+                   element, "net dev");
     port.port = static_cast<int>(element.Integer("port", 0, kMax16Bits, 0));
     port.speed_gbit = static_cast<double>(element.Integer("speed", 0, kMaxSpeedMbit, 0)) / kMbitPerGbit;
     port.latency = element.Number("latency", 0, kMaxLatencyUs, 0);

@@ -88,10 +88,7 @@ TEST(HostileTopology, AttributesAbsentTwiceOrWrong) {
   ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" busid=\"0000:02:00.0\"/>"), "two attributes busid");
   ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" class=\"gpu\"/>"), "class=\"gpu\", which is not a whole number");
   ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" class=\"0x1ffffffffffffffffff\"/>"), "must be from 0 to 16777215");
-  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" link_speed=\"fast\"/>"), "link_speed must be");
-  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" link_speed=\"-8 GT/s\"/>"), "link_speed must be");
-  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" link_speed=\"8 furlongs\"/>"), "link_speed must be");
-  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" link_width=\"64\"/>"), "at most 32 lanes");
+  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\" link_width=\"wide\"/>"), "link_width=\"wide\"");
   ExpectRefused(InCpu("<gpu sm=\"-80\"/>"), "sm=\"-80\", which must be from 0");
   ExpectRefused(InCpu("<gpu sm=\"\"/>"), "not a whole number");
   ExpectRefused(InCpu("<gpu sm=\"80\" gdr=\"yes\"/>"), "gdr=\"yes\"");
@@ -115,21 +112,6 @@ TEST(HostileTopology, AttributesAbsentTwiceOrWrong) {
   ExpectRefused("<system><cpu caches=\"f;xyz\"/></system>", "caches");
   ExpectRefused("<system><cpu caches=\"" + Repeat("f;", 300) + "\"/></system>", "more than 256 caches");
   ExpectRefused("<system><cpu package=\"first\"/></system>", "package");
-}
-
-TEST(HostileTopology, DevicesTwice) {
-  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\"/>\n<pci busid=\"0000:01:00.0\"/>"),
-                "bad.xml:4: busid 0000:01:00.0 occurs twice");
-  ExpectRefused(InCpu("<pci busid=\"0000:0a:00.0\"/>\n<pci busid=\"0000:0A:00.0\"/>"), "occurs twice");
-  ExpectRefused(InCpu("<gpu dev=\"1\"/><gpu dev=\"1\"/>"), "GPU dev 1 occurs twice");
-  ExpectRefused(InCpu("<gpu rank=\"1\"/><gpu rank=\"1\"/>"), "rank 1 occurs twice");
-  ExpectRefused(InCpu("<nic><net dev=\"0\"/><net dev=\"0\"/></nic>"), "net dev 0 occurs twice");
-  ExpectRefused("<system><cpu numaid=\"1\"/><cpu numaid=\"1\"/></system>", "numaid 1 occurs twice");
-  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\"><gpu/><gpu/></pci>"), "more than one <gpu>");
-  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\"><gpu/><pci busid=\"0000:02:00.0\"/></pci>"),
-                "more than one of GPU, network card and bridge");
-  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\"><gpu/><nic><net/></nic></pci>"),
-                "more than one of GPU, network card and bridge");
 }
 
 TEST(HostileTopology, Nvlinks) {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "topology/graph/link_constants.h"
 #include "topology/graph/paths.h"
+#include "topology/graph/pci_text.h"
 
 namespace tutti::xml {
 namespace {
@@ -227,6 +228,64 @@ TEST(TopologyXml, ElementsOfOthersAreIgnored) {
       "test");
   EXPECT_EQ(Count(file.system, topology::DeviceKind::gpu), 1);
   EXPECT_TRUE(AnyNote(file, "<xgmi> ignored"));
+}
+
+// `inside`, beside a GPU at 0000:01:00.0 and one at 0000:02:00.0: the file is read, with a note that has `said`.
+TopologyFile WithTwoGpus(const std::string& inside, const std::string& said) {
+  auto file =
+      ParseTopology("<system version='1'><cpu numaid='0'><pci busid='0000:01:00.0'><gpu dev='0' sm='80'/></pci>" +
+                        inside + "<pci busid='0000:02:00.0'><gpu dev='1' sm='80'/></pci></cpu></system>",
+                    "test");
+  EXPECT_TRUE(AnyNote(file, said)) << inside;
+  return file;
+}
+
+TEST(TopologyXml, WhatCannotBeUsedIsNotedAndTheRestIsRead) {
+  const auto gpus = [](const std::string& inside, const std::string& said) {
+    return Count(WithTwoGpus(inside, said).system, topology::DeviceKind::gpu);
+  };
+  EXPECT_EQ(gpus("<pci busid='0000:01:00.0'><gpu/></pci>", "busid 0000:01:00.0 occurs twice: ignored here"), 2);
+  EXPECT_EQ(gpus("<pci busid='0000:03:00.0'><gpu dev='0'/></pci>", "GPU dev 0 occurs twice"), 3);
+  EXPECT_EQ(gpus("<gpu rank='1'/><gpu rank='1'/>", "rank 1 occurs twice"), 4);
+  EXPECT_EQ(gpus("<pci busid='0000:03:00.0'><gpu/><gpu rank='1'/></pci>", "a second <gpu> at the same place"), 3);
+  EXPECT_EQ(gpus("<pci busid='0000:03:00.0'><gpu/><pci busid='0000:04:00.0'><gpu/></pci></pci>", "03:00.0 is a bridge"),
+            3);
+  EXPECT_EQ(gpus("<pci busid='0000:03:00.0'><gpu/><nic><net/></nic></pci>", "0000:03:00.0 is a GPU"), 3);
+  EXPECT_EQ(gpus("<pci busid='0000:03:00.0' link_width='63'><gpu/></pci>", "link_width is 63"), 3);
+  EXPECT_EQ(gpus("<pci busid='0000:03:00.0' link_width='255'><gpu/></pci>", "link_width is 255"), 3);
+  for (const std::string speed : {"fast", "-8 GT/s", "8 furlongs"}) {
+    EXPECT_EQ(gpus("<pci busid='0000:03:00.0' link_speed='" + speed + "'><gpu/></pci>", "link_speed is not"), 3);
+  }
+  const auto ports = WithTwoGpus("<nic><net name='a' dev='0'/><net name='b' dev='0'/></nic>", "net dev 0 occurs twice");
+  EXPECT_EQ(Count(ports.system, topology::DeviceKind::nic), 2);
+  const auto nodes = WithTwoGpus("</cpu><cpu numaid='0'><gpu dev='5'/>", "the devices here are added to the first");
+  EXPECT_EQ(Count(nodes.system, topology::DeviceKind::cpu), 1);
+  EXPECT_EQ(Count(nodes.system, topology::DeviceKind::gpu), 3);
+}
+
+TEST(TopologyXml, NvlinksToGpusOfEveryDisplayClass) {
+  for (const std::string kind : {"0x030000", "0x030200", "0x038000"}) {
+    const auto system =
+        Parse("<pci busid='0000:91:00.0' class='" + kind +
+              "' vendor='0x10de'><gpu dev='0' sm='86'><nvlink target='0000:b1:00.0' count='4' tclass='" + kind +
+              "'/></gpu></pci><pci busid='0000:b1:00.0'><gpu dev='1' sm='86'/></pci>");
+    EXPECT_DOUBLE_EQ(NvlinkOf(system, 1), topology::NvlinkBandwidth(86, 4)) << kind;
+  }
+}
+
+TEST(TopologyXml, BusIdsOfEveryWidthAndCaseAreTheSame) {
+  for (const std::string same : {"0000:3b:00.0", "00000000:3B:00.0", "3b:00.0", "0:3B:00.0", "000000:3b:00.0"}) {
+    EXPECT_EQ(topology::CanonicalBusId(same), "0000:3b:00.0") << same;
+    const auto system = Parse("<pci busid='0000:1a:00.0'><gpu dev='0' sm='86'><nvlink target='" + same +
+                              "' count='4'/></gpu></pci><pci busid='00000000:3B:00.0'><gpu dev='1' sm='86'/></pci>");
+    EXPECT_DOUBLE_EQ(NvlinkOf(system, 1), topology::NvlinkBandwidth(86, 4)) << same;
+  }
+  EXPECT_EQ(topology::CanonicalBusId("00010000:01:00.0"), "10000:01:00.0");
+  EXPECT_EQ(topology::CanonicalBusId("FFFFFFF:FF:FF.0"), "fffffff:ff:ff.0");
+  for (const std::string wrong :
+       {"", ":01:00.0", "000000000:01:00.0", "1:00.0", "0000:01:00.8", "g:01:00.0", "x1:00.0"}) {
+    EXPECT_EQ(topology::CanonicalBusId(wrong), "") << wrong;
+  }
 }
 
 TEST(LinkConstants, AreTheUsableShareOfTheRawRate) {
