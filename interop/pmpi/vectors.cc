@@ -66,7 +66,6 @@ class Blocks {
     });
     return result;
   }
-  bool Overlaps(const Blocks& other) const { return data_ < other.data_ + other.end() && other.data_ < data_ + end(); }
 
   std::byte* data() const { return data_; }
   const std::size_t* lengths() const { return lengths_.data(); }
@@ -91,13 +90,6 @@ class Blocks {
     }
     copy_ = std::make_unique_for_overwrite<std::byte[]>(at);
     data_ = copy_.get();
-  }
-  std::size_t end() const {
-    std::size_t last = 0;
-    for (std::size_t rank = 0; rank < lengths_.size(); ++rank) {
-      if (lengths_[rank] != 0) last = std::max(last, places_[rank] + lengths_[rank]);
-    }
-    return last;
   }
   template <typename Body>
   void Each(Body&& body) const {
@@ -136,11 +128,10 @@ void SetAll(Blocks& blocks, const void* user, const Count* counts, const Place* 
   }
 }
 
-tuttiResult_t Exchange(const Call& call, Blocks& send, Blocks& receive) {
-  send.Lay();
+// In place, the data to send lie where the received data go, so a copy of them is sent.
+tuttiResult_t Exchange(const Call& call, Blocks& send, Blocks& receive, bool in_place) {
+  send.Lay(in_place);
   receive.Lay();
-  // The blocks may alternate in one array, which Tutti takes for an overlap.
-  if (send.Overlaps(receive)) send.Lay(true);
   send.Pack(call);
   return receive.Deliver(call, tuttiAlltoAllV(send.data(), send.lengths(), send.places(), receive.data(),
                                               receive.lengths(), receive.places(), tuttiUint8, call.tutti, nullptr));
@@ -200,13 +191,12 @@ int Alltoallv(const Below& mpi, Mpi below, const void* send, const Count* send_c
   return Conclude(call, [&] {
     auto& sides = CleanSides(call.ranks());
     SetAll(sides.receive, receive, receive_counts, receive_places, *to, call.ranks());
-    // In place, the data to send lie where the received data go, so Exchange() sends a copy of them.
     if (InPlace(send)) {
       SetAll(sides.send, receive, receive_counts, receive_places, *from, call.ranks());
     } else {
       SetAll(sides.send, send, send_counts, send_places, *from, call.ranks());
     }
-    return Exchange(call, sides.send, sides.receive);
+    return Exchange(call, sides.send, sides.receive, InPlace(send));
   });
 }
 

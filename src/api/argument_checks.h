@@ -53,13 +53,16 @@ inline void CheckPointer(const char* name, const void* pointer, std::size_t byte
     RefusePointer(name, pointer, bytes, type);
 }
 
+inline bool Overlap(const Range& one, const Range& other) {
+  const auto x = reinterpret_cast<std::uintptr_t>(one.begin), y = reinterpret_cast<std::uintptr_t>(other.begin);
+  return x < y + other.bytes && y < x + one.bytes && one.bytes != 0 && other.bytes != 0;
+}
+
 // True in place: `a`, where that block lies on the sending side, is `b`, where it lies on the receiving side. Throws
 // for ranges that overlap in another way.
 inline bool CheckOverlap(const Range& send, const Range& receive, const void* a, const void* b) {
   if (a != nullptr && a == b) return true;
-  const auto x = reinterpret_cast<std::uintptr_t>(send.begin), y = reinterpret_cast<std::uintptr_t>(receive.begin);
-  const bool overlap = x < y + receive.bytes && y < x + send.bytes && send.bytes != 0 && receive.bytes != 0;
-  if (overlap) [[unlikely]]
+  if (Overlap(send, receive)) [[unlikely]]
     RefuseOverlap(send, receive);
   return false;
 }

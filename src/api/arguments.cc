@@ -1,6 +1,7 @@
 #include "src/api/arguments.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <span>
 
@@ -73,6 +74,27 @@ void CheckDisjoint(const char* counts_name, std::span<const std::size_t> counts,
     }
     end = places[i] + counts[i];
     last = i;
+  }
+}
+
+std::vector<Range> BlocksOf(const void* base, std::span<const std::size_t> counts, std::span<const std::size_t> places,
+                            tuttiDataType_t type) {
+  std::vector<Range> blocks;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] != 0) blocks.push_back({At(base, places[i] * SizeOf(type)), counts[i] * SizeOf(type)});
+  }
+  return blocks;
+}
+
+// For buffers whose blocks lie apart: the blocks must not overlap, but one may lie in a gap between others.
+// REQUIRES: the blocks to receive are disjoint.
+void CheckBlocksApart(std::span<const Range> sends, std::vector<Range> receives) {
+  const auto begin_of = [](const Range& range) { return reinterpret_cast<std::uintptr_t>(range.begin); };
+  std::ranges::sort(receives, {}, begin_of);
+  for (const auto& send : sends) {
+    // Of disjoint blocks, only the last one that begins before the end of this one can reach its end.
+    const auto after = std::ranges::lower_bound(receives, begin_of(send) + send.bytes, {}, begin_of);
+    if (after != receives.begin() && Overlap(send, *std::prev(after))) RefuseOverlap(send, *std::prev(after));
   }
 }
 
@@ -199,9 +221,13 @@ plan::Operation CheckedAllGatherV(const Caller& caller, const Buffers& buffers, 
   operation.count = 0;  // differs between ranks; the counts are compared instead
   operation.vector_counts =
       std::make_shared<plan::VectorCounts>(plan::VectorCounts{ToVector(counts), ToVector(places)});
-  operation.in_place =
-      CheckOverlap({buffers.send, own}, {buffers.receive, end}, buffers.send,
-                   At(buffers.receive, places[static_cast<std::size_t>(caller.rank)] * SizeOf(buffers.type)));
+  const auto* const own_place =
+      At(buffers.receive, places[static_cast<std::size_t>(caller.rank)] * SizeOf(buffers.type));
+  const Range send{buffers.send, own};
+  operation.in_place = buffers.send != nullptr && buffers.send == own_place;
+  if (!operation.in_place && Overlap(send, {buffers.receive, end})) {
+    CheckBlocksApart({&send, 1}, BlocksOf(buffers.receive, counts, places, buffers.type));
+  }
   return operation;
 }
 
@@ -250,7 +276,10 @@ plan::Operation CheckedAllToAllV(const Caller& caller, const Buffers& buffers, c
   CheckDisjoint("recvcounts", receive_counts, receive_places);
   CheckPointer("sendbuff", buffers.send, send_end, buffers.type);
   CheckPointer("recvbuff", buffers.receive, receive_end, buffers.type);
-  CheckOverlap({buffers.send, send_end}, {buffers.receive, receive_end}, nullptr, nullptr);
+  if (Overlap({buffers.send, send_end}, {buffers.receive, receive_end})) {
+    CheckBlocksApart(BlocksOf(buffers.send, send_counts, send_places, buffers.type),
+                     BlocksOf(buffers.receive, receive_counts, receive_places, buffers.type));
+  }
   auto operation = Make(schedule::Collective::all_to_all, buffers);
   operation.count = 0;
   operation.vector_counts = std::make_shared<plan::VectorCounts>(plan::VectorCounts{

@@ -285,7 +285,9 @@ const std::vector<Refusal>& Refusals() {
       {"window_null_win",
        [](auto c, auto& m) { return tuttiCommWindowRegister(c, m.a.data(), 4, nullptr, 0); },
        {"win"}},
-      {"window_deregister_unknown", [](auto c, auto&) { return tuttiCommWindowDeregister(c, nullptr); }, {"win"}},
+      {"window_deregister_unknown",
+       [](auto c, auto&) { return tuttiCommWindowDeregister(c, reinterpret_cast<tuttiWindow_t>(8)); },
+       {"win"}},
   };
   return all;
 }
@@ -320,6 +322,44 @@ TEST(Arguments, MemoryThatIsNoneOfOursIsRefusedAsAWindowOnEveryRank) {
     EXPECT_TRUE(Fails(result, tuttiInvalidArgument, {"buff", "tuttiMemAlloc", "rank 1"}));
     EXPECT_TRUE(Ok(tuttiBarrier(comm, nullptr)));
     EXPECT_TRUE(Ok(tuttiMemFree(memory)));
+  });
+}
+
+// Buffers whose spans overlap, but not their blocks; and one block that reaches into another.
+TEST(Arguments, BlocksOfVFormsMayLieBetweenOthers) {
+  RunRanks(kRanks, [](Rank& self) {
+    const auto comm = self.Join();
+    const int rank = self.rank();
+    const std::array<std::size_t, kRanks> counts = {2, 1}, ones = {1, 1}, receives = {0, 4}, sends = {0, 4};
+    for (const std::size_t gap : {2U, 3U, 5U}) {
+      std::array<float, 8> memory{};
+      memory.fill(-1);
+      const auto own = static_cast<std::size_t>(rank);
+      for (std::size_t i = 0; i < counts[own]; ++i)
+        memory[gap + i] = static_cast<float>(10 * rank) + static_cast<float>(i);
+      const bool apart = gap + counts[own] <= 4 || gap == 5;
+      const auto result = tuttiAllGatherV(memory.data() + gap, counts[own], memory.data(), counts.data(),
+                                          receives.data(), kF, comm, nullptr);
+      if (!apart) {
+        EXPECT_TRUE(Fails(result, tuttiInvalidArgument, {"overlap"}));
+        std::array<float, 8> other{};  // the other rank's call is right, so it waits for this one
+        ASSERT_TRUE(Ok(tuttiAllGatherV(memory.data() + gap, counts[own], other.data(), counts.data(), receives.data(),
+                                       kF, comm, nullptr)));
+        continue;
+      }
+      ASSERT_TRUE(Ok(result));
+      EXPECT_EQ((std::array{memory[0], memory[1], memory[4]}), (std::array{0.F, 1.F, 10.F})) << gap;
+    }
+    std::array<float, 8> memory{};
+    for (std::size_t peer = 0; peer < kRanks; ++peer)
+      memory[4 * peer] = static_cast<float>(10 * rank) + static_cast<float>(peer);
+    ASSERT_TRUE(Ok(tuttiAlltoAllV(memory.data(), ones.data(), sends.data(), memory.data() + 1, ones.data(),
+                                  sends.data(), kF, comm, nullptr)));
+    EXPECT_EQ((std::array{memory[1], memory[5]}),
+              (std::array{static_cast<float>(rank), static_cast<float>(10 + rank)}));
+    EXPECT_TRUE(Fails(tuttiAlltoAllV(memory.data(), counts.data(), sends.data(), memory.data() + 1, counts.data(),
+                                     sends.data(), kF, comm, nullptr),
+                      tuttiInvalidArgument, {"overlap"}));
   });
 }
 

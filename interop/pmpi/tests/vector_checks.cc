@@ -1,4 +1,6 @@
 // Collectives whose blocks have a length each, some of them none, and lie in another order than the ranks'.
+#include <algorithm>
+
 #include "interop/pmpi/tests/checks.h"
 
 namespace tutti::pmpi_test {
@@ -136,6 +138,27 @@ void Alternating(const VectorRound& round) {
   }
 }
 
+// What a rank contributes lies in a gap between the blocks that it receives, beside its own or another's.
+void FromAGap(const Round& round) {
+  const int rows = round.scale;
+  const auto length = [&](int rank) { return (round.even ? 1 : rank % 2 + 1) * rows; };
+  std::vector<int> memory(static_cast<std::size_t>(4 * rows * round.ranks), -1), lengths, places;
+  for (int r = 0; r < round.ranks; ++r) {
+    lengths.push_back(length(r));
+    places.push_back(4 * rows * r);
+  }
+  for (int gap = 0; gap < round.ranks; ++gap) {
+    int* const own = memory.data() + 4 * rows * gap + 2 * rows;
+    const auto values = Values(round.rank, gap, length(round.rank));
+    std::copy(values.begin(), values.end(), own);
+    MPI_Allgatherv(own, length(round.rank), MPI_INT, memory.data(), lengths.data(), places.data(), MPI_INT, round.comm);
+    for (int r = 0; r < round.ranks; ++r) {
+      const auto right = Values(r, gap, length(r));
+      Require(std::equal(right.begin(), right.end(), memory.data() + 4 * rows * r), "MPI_Allgatherv from a gap");
+    }
+  }
+}
+
 }  // namespace
 
 void CheckVectors(MPI_Comm comm) {
@@ -160,6 +183,7 @@ void CheckVectors(MPI_Comm comm) {
       Alltoallv(round);
       AlltoallvInPlace(round);
       Alternating(round);
+      FromAGap(round);
     }
   }
   for (auto& shape : shapes) MPI_Type_free(&shape.type);
