@@ -32,8 +32,8 @@ tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size,
 tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle) {
   return launch::Guard(comm, [&] {
     const launch::Asking asking(comm);
-    launch::CheckOutput("handle", handle);
     auto& communicator = launch::Made(asking.handle());
+    if (handle == nullptr) return;  // as in NCCL, and as with free()
     const std::lock_guard lock(communicator);
     communicator.DeregisterBuffer(static_cast<std::byte*>(handle));
   });
@@ -59,6 +59,7 @@ tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_t win) {
   return launch::Guard(comm, [&] {
     const launch::Asking asking(comm);
     auto& communicator = launch::Made(asking.handle());
+    if (win == nullptr) return;
     const std::lock_guard lock(communicator);
     communicator.DeregisterWindow(win);
   });

@@ -242,16 +242,20 @@ void Communicator::Abort() {
 
 void Communicator::RegisterBuffer(std::byte* begin, std::size_t bytes) {
   if (device_ != nullptr) device_->registered().Add(begin, bytes);
-  if (network() == nullptr || (device_ != nullptr && memory::IsGpuMemory(device_->device(), begin))) return;
-  network()->Register(begin, bytes);
-  registered_.emplace(begin, bytes);
+  const bool with_network =
+      network() != nullptr && (device_ == nullptr || !memory::IsGpuMemory(device_->device(), begin));
+  if (with_network) network()->Register(begin, bytes);
+  registered_.emplace(begin, with_network ? bytes : 0);
 }
 
 void Communicator::DeregisterBuffer(std::byte* handle) {
-  if (device_ != nullptr) device_->registered().Remove(handle);
   const auto found = registered_.find(handle);
-  if (found == registered_.end()) return;
-  network()->Deregister(found->first, found->second);
+  if (found == registered_.end()) {
+    Throw(tuttiInvalidUsage, "handle {} is not one of tuttiCommRegister on this comm, or has been deregistered",
+          static_cast<const void*>(handle));
+  }
+  if (device_ != nullptr) device_->registered().Remove(handle);
+  if (found->second != 0) network()->Deregister(found->first, found->second);
   registered_.erase(found);
 }
 

@@ -239,7 +239,7 @@ class Communicator {
   std::atomic<int> waits_for_{-1};  // a rank, as of the last look; for dumps
   std::unique_ptr<shm::Fabric> fabric_;
   init::HostNetwork network_;
-  std::multimap<std::byte*, std::size_t> registered_;  // with the network
+  std::multimap<std::byte*, std::size_t> registered_;  // bytes that the network has; or 0
   std::optional<memory::Windows> windows_;
   std::unique_ptr<shrink::MembershipAgreement> membership_agreement_;
   std::unique_ptr<diagnostics::FailureDetector> failure_detector_;

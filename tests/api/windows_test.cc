@@ -62,6 +62,14 @@ TEST(Windows, OfDifferentPlacesComeAndGo) {
     ASSERT_TRUE(Ok(tuttiCommRegister(comm, data, kCount, &handle)));
     ASSERT_TRUE(Ok(tuttiBarrier(comm, nullptr)));
     ASSERT_TRUE(Ok(tuttiCommDeregister(comm, handle)));
+    EXPECT_TRUE(Fails(tuttiCommDeregister(comm, handle), tuttiInvalidUsage, {"handle", "tuttiCommRegister"}));
+    // Twice, of two sizes: each is deregistered on its own.
+    ASSERT_TRUE(Ok(tuttiCommRegister(comm, data, kCount, &handle)));
+    ASSERT_TRUE(Ok(tuttiCommRegister(comm, data, kCount / 2, &handle)));
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(Ok(tuttiCommDeregister(comm, handle)));
+    EXPECT_TRUE(Fails(tuttiCommDeregister(comm, handle), tuttiInvalidUsage, {"handle"}));
+    EXPECT_TRUE(Ok(tuttiCommDeregister(comm, nullptr)));
+    EXPECT_TRUE(Ok(tuttiCommWindowDeregister(comm, nullptr)));
     EXPECT_TRUE(Ok(tuttiMemFree(memory)));
   });
 }

@@ -55,14 +55,14 @@ const std::vector<Call>& BadCalls() {
       {"async error null", [](auto c) { return ncclCommGetAsyncError(c, nullptr); }},
       {"properties null", [](auto c) { return ncclCommQueryProperties(c, nullptr); }},
       {"register null", [](auto c) { return ncclCommRegister(c, nullptr, 0, nullptr); }},
-      {"deregister null", [](auto c) { return ncclCommDeregister(c, nullptr); }},
+      {"deregister", [](auto c) { return ncclCommDeregister(c, kData); }},
       {"window null", [](auto c) { return ncclCommWindowRegister(c, nullptr, 0, nullptr, 0); }},
       {"window flags",
        [](auto c) {
          ncclWindow_t window;
          return ncclCommWindowRegister(c, kData, 64, &window, 0x04);
        }},
-      {"window deregister", [](auto c) { return ncclCommWindowDeregister(c, nullptr); }},
+      {"window deregister", [](auto c) { return ncclCommWindowDeregister(c, reinterpret_cast<ncclWindow_t>(kData)); }},
       {"window pointer null", [](auto c) { return ncclWinGetUserPtr(c, nullptr, nullptr); }},
       {"window pointer",
        [](auto c) {

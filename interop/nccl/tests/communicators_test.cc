@@ -301,6 +301,9 @@ TEST(NcclMemory, BuffersAreRegistered) {
     void* handle = nullptr;
     EXPECT_TRUE(Ok(ncclCommRegister(comm, data, sizeof data, &handle)));
     EXPECT_TRUE(Ok(ncclCommDeregister(comm, handle)));
+    EXPECT_TRUE(Fails(ncclCommDeregister(comm, handle), ncclInvalidUsage, "one of ncclCommRegister"));
+    EXPECT_TRUE(Ok(ncclCommDeregister(comm, nullptr)));
+    EXPECT_TRUE(Ok(ncclCommWindowDeregister(comm, nullptr)));
     EXPECT_TRUE(Ok(ncclMemFree(nullptr)));
   });
 }
