@@ -40,6 +40,7 @@ class File {
     if (fstat(descriptor_, &status) != 0) status = {};
     return status;
   }
+  int Release() { return std::exchange(descriptor_, -1); }
   // False, with errno set: some systems report a full disk only on close.
   bool Close() {
     const int descriptor = std::exchange(descriptor_, -1);
@@ -95,26 +96,41 @@ void WriteInto(const File& file, const std::string& path, std::string_view text)
   if (!file.is_open() || !WriteAll(file.get(), text)) ThrowCannot("write", path);
 }
 
+[[noreturn]] void RefuseLink(const std::string& path) {
+  Throw(tuttiInvalidUsage,
+        "cannot write {}: it is a symbolic link, which another user may have made; name its target instead",
+        Printable(path));
+}
+
+void RefusePipeOfAnother(const struct stat& status, const std::string& path) {
+  if (S_ISFIFO(status.st_mode) && status.st_uid != geteuid()) {
+    Throw(tuttiInvalidUsage, "cannot write {}: it is a pipe of another user", Printable(path));
+  }
+}
+
+// This user's, and under one name only: another user could have added a second one.
+bool IsOwnFile(const struct stat& status) {
+  return S_ISREG(status.st_mode) && status.st_uid == geteuid() && status.st_nlink == 1;
+}
+
 // Writes into an existing pipe or device.
 void WriteToOther(const std::string& path, std::string_view text) {
   // A pipe without a reader is refused, not waited for.
   File file(Retried([&] { return open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); }));
   if (!file.is_open()) ThrowCannot("write", path);
   const auto status = file.Status();
-  if (S_ISFIFO(status.st_mode) && status.st_uid != geteuid()) {
-    Throw(tuttiInvalidUsage, "cannot write {}: it is a pipe of another user", Printable(path));
-  }
+  RefusePipeOfAnother(status, path);
   if (S_ISREG(status.st_mode)) Throw(tuttiSystemError, "cannot write {}: another process replaced it", Printable(path));
   if (const int flags = fcntl(file.get(), F_GETFL); flags >= 0) fcntl(file.get(), F_SETFL, flags & ~O_NONBLOCK);
   WriteInto(file, path, text);
 }
 
 // For a path beside which no file can be made: a single file mounted into a container, or a directory without write
-// permission. The file must be this user's and have one name only: another user could have added a second one.
+// permission.
 void WriteInPlace(const std::string& path, std::string_view text, int why) {
   File file(Retried([&] { return open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK); }));
   const auto status = file.is_open() ? file.Status() : (struct stat){};
-  if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || status.st_nlink != 1) {
+  if (!IsOwnFile(status)) {
     errno = why;
     ThrowCannot("write", path);
   }
@@ -155,11 +171,7 @@ void WriteFile(const std::string& path, std::string_view text) {
   }
   struct stat old {};
   const bool exists = lstat(path.c_str(), &old) == 0;
-  if (exists && S_ISLNK(old.st_mode)) {
-    Throw(tuttiInvalidUsage,
-          "cannot write {}: it is a symbolic link, which another user may have made; name its target instead",
-          Printable(path));
-  }
+  if (exists && S_ISLNK(old.st_mode)) RefuseLink(path);
   if (exists && !S_ISREG(old.st_mode)) return WriteToOther(path, text);
 
   // A reader sees a whole file. If another user has put a file under this name, the rename replaces it, or fails in a
@@ -185,6 +197,28 @@ void WriteFile(const std::string& path, std::string_view text) {
   give_up(why);
   if (exists && why == EBUSY) return WriteInPlace(path, text, why);
   ThrowCannot("write", path);
+}
+
+int OpenForLines(const std::string& path) {
+  if (const auto number = OpenFileNamed(path)) {
+    const int copy = fcntl(*number, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) ThrowCannot("write", path);
+    return copy;
+  }
+  constexpr int kHow = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  File file(Retried([&] { return open(path.c_str(), kHow, kForAll); }));
+  if (!file.is_open() && errno == ELOOP) RefuseLink(path);
+  if (!file.is_open()) ThrowCannot("write", path);
+  const auto status = file.Status();
+  RefusePipeOfAnother(status, path);
+  if (S_ISREG(status.st_mode)) {
+    if (!IsOwnFile(status)) {
+      Throw(tuttiInvalidUsage, "cannot write {}: it is a file of another user, or has a second name", Printable(path));
+    }
+    if (ftruncate(file.get(), 0) != 0) ThrowCannot("write", path);
+  }
+  if (const int flags = fcntl(file.get(), F_GETFL); flags >= 0) fcntl(file.get(), F_SETFL, flags & ~O_NONBLOCK);
+  return file.Release();
 }
 
 }  // namespace tutti

@@ -139,5 +139,57 @@ TEST_F(Files, ReadsNoMoreThanIsAllowed) {
   EXPECT_EQ(ReadFile(Path("pipe"), 5), "") << "a pipe without a writer is no reason to wait";
 }
 
+// What OpenForLines refuses, with these words; the empty text: it opened the file and wrote "line".
+std::string Refused(const std::string& path) {
+  try {
+    const int file = OpenForLines(path);
+    EXPECT_EQ(write(file, "line\n", 5), 5);
+    close(file);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST_F(Files, LinesGoToOwnFilesAlone) {
+  Lay("old", "what was there");
+  EXPECT_EQ(Refused(Path("old")), "");
+  EXPECT_EQ(TextOf(Path("old")), "line\n");
+  EXPECT_EQ(Refused(Path("new")), "");
+  EXPECT_EQ(TextOf(Path("new")), "line\n");
+  EXPECT_EQ(Refused("/dev/null"), "");
+
+  Lay("target", "kept");
+  fs::create_symlink(Path("target"), Path("link"));
+  EXPECT_NE(Refused(Path("link")).find("symbolic link"), std::string::npos);
+  fs::create_hard_link(Path("target"), Path("second"));
+  EXPECT_NE(Refused(Path("second")).find("second name"), std::string::npos);
+  EXPECT_EQ(TextOf(Path("target")), "kept");
+  fs::create_symlink(Path("nothing"), Path("dangling"));
+  EXPECT_NE(Refused(Path("dangling")).find("symbolic link"), std::string::npos);
+  EXPECT_FALSE(fs::exists(Path("nothing")));
+  EXPECT_NE(Refused(folder_.string()), "");
+
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  EXPECT_NE(Refused(Path("pipe")), "") << "it has no reader";
+  const int reader = open(Path("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  EXPECT_EQ(Refused(Path("pipe")), "");
+  if (geteuid() == 0) {
+    ASSERT_EQ(chown(Path("pipe").c_str(), 65534, 65534), 0);
+    EXPECT_NE(Refused(Path("pipe")).find("pipe of another user"), std::string::npos);
+    ASSERT_EQ(chown(Path("old").c_str(), 65534, 65534), 0);
+    EXPECT_NE(Refused(Path("old")).find("file of another user"), std::string::npos);
+  }
+  close(reader);
+}
+
+TEST_F(Files, LinesGoToOpenFilesByTheirNumber) {
+  const int file = open(Path("open").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  EXPECT_EQ(Refused("/dev/fd/" + std::to_string(file)), "");
+  close(file);
+  EXPECT_EQ(TextOf(Path("open")), "line\n");
+  EXPECT_NE(Refused("/dev/fd/" + std::to_string(file)), "");
+}
+
 }  // namespace
 }  // namespace tutti

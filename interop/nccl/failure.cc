@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "base/plain_text.h"
 #include "interop/nccl/convert.h"
 #include "interop/nccl/environment/debug_log.h"
 #include "interop/nccl/version.h"
@@ -73,7 +74,7 @@ ncclResult_t Remember(ncclComm_t comm, ncclResult_t code, std::string_view text)
   last.is_last = true;
   last.comm = comm;
   try {
-    last.text = text;
+    last.text = Printable(text);
   } catch (const std::exception&) {
     last.text.clear();  // no memory for a message; return the code alone
   }

@@ -10,6 +10,8 @@
 #include <exception>
 #include <optional>
 
+#include "base/files/files.h"
+#include "base/plain_text.h"
 #include "interop/nccl/environment/environment.h"
 
 namespace tutti::nccl {
@@ -124,23 +126,35 @@ void DebugLog::Read() {
   if (file_ >= 0) close(file_);
   file_ = -1;
   if (const auto name = value("NCCL_DEBUG_FILE"); name && !name->empty() && level > Level::version) {
-    // A file that cannot be opened leaves the log where it is, as in NCCL.
-    file_ =
-        open(ExpandFileName(*name, host_, getpid()).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    OpenFile(ExpandFileName(*name, host_, getpid()));
   }
   constexpr std::uint64_t kFlags = (std::uint64_t{1} << kLevelShift) - 1;
   state_.store(static_cast<std::uint64_t>(level) << kLevelShift | (flags & kFlags), std::memory_order_release);
 }
 
+// A file that cannot be opened leaves the log where it is, as in NCCL, but with the reason.
+void DebugLog::OpenFile(const std::string& path) {
+  try {
+    file_ = OpenForLines(path);
+  } catch (const std::exception& problem) {
+    Put(Level::warn, fmt::format("NCCL_DEBUG_FILE: {}", problem.what()));
+  }
+}
+
 void DebugLog::Write(Level level, std::string_view text) {
   const std::lock_guard lock(mutex_);
+  Put(level, text);
+}
+
+void DebugLog::Put(Level level, std::string_view text) {
+  constexpr std::size_t kMaxLine = 64 * 1024;
   std::string line;
   if (level == Level::version) {
     line = fmt::format("{}\n", text);
   } else {
     const char* const word = level == Level::warn ? "WARN" : level == Level::info ? "INFO" : "TRACE";
-    line = fmt::format("{}{}:{}:{} [{}] NCCL {} {}\n", level == Level::warn ? "\n" : "", host_, getpid(),
-                       syscall(SYS_gettid), DeviceOfThread(), word, text);
+    line = fmt::format("{}{}:{}:{} [{}] NCCL {} {}\n", level == Level::warn ? "\n" : "", Printable(host_), getpid(),
+                       syscall(SYS_gettid), DeviceOfThread(), word, Printable(text, kMaxLine));
   }
   // A failed diagnostic has nowhere to be reported.
   [[maybe_unused]] const auto written = write(file_ >= 0 ? file_ : STDOUT_FILENO, line.data(), line.size());

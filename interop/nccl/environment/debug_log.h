@@ -1,5 +1,5 @@
 // NCCL's log: NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE, with lines in NCCL's shape,
-// "host:process:thread [device] NCCL INFO text". Each line is one write().
+// "host:process:thread [device] NCCL INFO text". Each line is one write(). What a terminal would obey is escaped.
 //
 // Thread-safety: any thread.
 #pragma once
@@ -64,10 +64,13 @@ class DebugLog {
   }
   bool EnabledSlowly(Level level, std::uint64_t flags);
   void Read();
+  void OpenFile(const std::string& path);
+  // REQUIRES: mutex_ is held.
+  void Put(Level level, std::string_view text);
 
   inline static constinit std::atomic<std::uint64_t> state_{kUnread};  // the process has one log
-  std::mutex mutex_;  // guards the rest
-  int file_ = -1;     // a descriptor; -1: stdout
+  std::mutex mutex_;                                                   // guards the rest
+  int file_ = -1;                                                      // a descriptor; -1: stdout
   std::string host_;
 };
 

@@ -2,14 +2,16 @@
 
 #include <fmt/format.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 
+#include "base/error.h"
+#include "base/files/files.h"
 #include "interop/nccl/environment/choice_lists.h"
 #include "interop/nccl/environment/environment_table.h"
 #include "interop/nccl/failure.h"
@@ -38,32 +40,35 @@ std::optional<std::string> OfProcess(std::string_view name) {
   return text == nullptr ? std::nullopt : std::optional<std::string>(text);
 }
 
-std::string ContentOf(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream content;
-  if (file) content << file.rdbuf();
-  return content.str();
-}
-
-std::vector<std::string> ConfigTexts() {
+std::vector<ConfigFile> ConfigFiles() {
   const auto named = OfProcess("NCCL_CONF_FILE");
   const auto home = OfProcess("HOME");
-  std::vector<std::string> texts;
+  std::vector<ConfigFile> files;
   if (named && !named->empty()) {
-    texts.push_back(ContentOf(*named));
+    files.push_back(ReadConfigFile(*named));
   } else if (home) {
-    texts.push_back(ContentOf(*home + "/.nccl.conf"));
+    files.push_back(ReadConfigFile(*home + "/.nccl.conf"));
   }
-  texts.push_back(ContentOf("/etc/nccl.conf"));
-  return texts;
+  files.push_back(ReadConfigFile("/etc/nccl.conf"));
+  return files;
 }
 
 }  // namespace
 
-Environment::Environment(Lookup variables, const std::vector<std::string>& config_texts)
-    : variables_(std::move(variables)) {
-  for (const auto& text : config_texts) {
-    std::istringstream lines(text);
+ConfigFile ReadConfigFile(const std::string& path) {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 20;  // far beyond all variables with their values
+  if (access(path.c_str(), F_OK) != 0) return {};
+  try {
+    return {ReadFile(path, kMostBytes)};
+  } catch (const Error& error) {
+    return {{}, error.what()};
+  }
+}
+
+Environment::Environment(Lookup variables, const std::vector<ConfigFile>& files) : variables_(std::move(variables)) {
+  for (const auto& file : files) {
+    if (!file.problem.empty()) remarks_.push_back(fmt::format("a config file is ignored: {}", file.problem));
+    std::istringstream lines(file.text);
     for (std::string line; std::getline(lines, line);) {
       if (line.ends_with('\r')) line.pop_back();
       const auto equals = line.find('=');
@@ -80,7 +85,7 @@ Environment::Environment(Lookup variables, const std::vector<std::string>& confi
 }
 
 const Environment& Environment::OfThisProcess() {
-  static const Environment environment(OfProcess, ConfigTexts());
+  static const Environment environment(OfProcess, ConfigFiles());
   return environment;
 }
 

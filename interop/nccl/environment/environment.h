@@ -15,12 +15,19 @@
 
 namespace tutti::nccl {
 
+struct ConfigFile {
+  std::string text;
+  std::string problem = {};  // why it could not be read; empty: it was, or there is none
+};
+// Bounded; nothing is waited for, but for the writer of a pipe.
+ConfigFile ReadConfigFile(const std::string& path);
+
 class Environment {
  public:
   using Lookup = std::function<std::optional<std::string>(std::string_view name)>;
 
   // `variables` wins over the config files' lines, which have the form NAME=value.
-  Environment(Lookup variables, const std::vector<std::string>& config_texts);
+  Environment(Lookup variables, const std::vector<ConfigFile>& files);
   // This process's, with the config files that NCCL reads.
   static const Environment& OfThisProcess();
 

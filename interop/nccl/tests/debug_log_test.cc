@@ -1,6 +1,7 @@
 // NCCL_DEBUG and what it writes, as scripts read it.
 #include "interop/nccl/environment/debug_log.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -97,6 +98,48 @@ TEST(NcclDebug, WarningsHaveTheSentenceOfTheError) {
 TEST(NcclDebug, IsSilentByDefaultAndForNonsense) {
   EXPECT_EQ(Log({}, AddTwice).text, "");
   EXPECT_EQ(Log({{"NCCL_DEBUG", "LOUD"}}, AddTwice).text, "");
+}
+
+// Where the log cannot go to its file, the reason, on stdout.
+std::string Complaint(const std::string& file) {
+  setenv("NCCL_DEBUG", "WARN", 1);
+  setenv("NCCL_DEBUG_FILE", file.c_str(), 1);
+  ::testing::internal::CaptureStdout();
+  DebugLog::Get().Reset();
+  DebugLog::Get().Warn("a warning");
+  const auto text = ::testing::internal::GetCapturedStdout();
+  unsetenv("NCCL_DEBUG");
+  unsetenv("NCCL_DEBUG_FILE");
+  DebugLog::Get().Reset();
+  return text;
+}
+
+TEST(NcclDebug, FollowsNoLinkAndWaitsForNoReader) {
+  namespace fs = std::filesystem;
+  std::string folder = (fs::temp_directory_path() / "nccl_links_XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  std::ofstream(folder + "/target") << "kept";
+  fs::create_symlink(folder + "/target", folder + "/link");
+  ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
+  const auto link = Complaint(folder + "/link");
+  EXPECT_NE(link.find("NCCL WARN NCCL_DEBUG_FILE: "), std::string::npos) << link;
+  EXPECT_NE(link.find("symbolic link"), std::string::npos) << link;
+  EXPECT_NE(link.find("NCCL WARN a warning"), std::string::npos) << link;
+  EXPECT_NE(Complaint(folder + "/pipe").find("cannot write"), std::string::npos);
+  EXPECT_EQ(Complaint("/dev/null"), "");
+  std::ifstream target(folder + "/target");
+  std::string text;
+  std::getline(target, text);
+  EXPECT_EQ(text, "kept");
+  fs::remove_all(folder);
+}
+
+TEST(NcclDebug, TerminalsObeyNothingInIt) {
+  const auto logged =
+      Log({{"NCCL_DEBUG", "INFO"}, {"NCCL_BUFFSIZE", "\x1b]0;owned\x07"}, {"NCCL_IB_TIMEOUT", "\x1b[2J"}}, AddTwice);
+  EXPECT_EQ(logged.text.find('\x1b'), std::string::npos);
+  EXPECT_EQ(logged.lines("NCCL_BUFFSIZE set by environment to .x1b\\]0;owned.x07,"), 2) << logged.text;
+  EXPECT_EQ(logged.lines("Invalid value .x1b.2J for NCCL_IB_TIMEOUT"), 2) << logged.text;
 }
 
 TEST(NcclDebug, IsReadAgainAfterAReset) {

@@ -1,6 +1,9 @@
 // What NCCL's variables and config files become, and that the table in the documentation is the code's.
 #include "interop/nccl/environment/environment.h"
 
+#include <sys/stat.h>
+
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -13,7 +16,9 @@ namespace {
 
 using Variables = std::map<std::string, std::string, std::less<>>;
 
-Environment Read(const Variables& variables, const std::vector<std::string>& files = {}) {
+Environment Read(const Variables& variables, const std::vector<std::string>& texts = {}) {
+  std::vector<ConfigFile> files;
+  for (const auto& text : texts) files.push_back({text});
   return Environment(
       [variables](std::string_view name) {
         const auto found = variables.find(name);
@@ -28,6 +33,25 @@ std::string Setting(const Variables& variables, std::string_view name) {
   EXPECT_FALSE(environment.problem()) << environment.problem()->text;
   const auto found = environment.settings().find(name);
   return found == environment.settings().end() ? "-" : found->second.text;
+}
+
+TEST(NcclEnvironment, ConfigFilesAreBounded) {
+  namespace fs = std::filesystem;
+  std::string folder = (fs::temp_directory_path() / "nccl_conf_XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  EXPECT_EQ(ReadConfigFile(folder + "/none").problem, "");
+  std::ofstream(folder + "/nccl.conf") << "NCCL_PROTO=LL\n";
+  EXPECT_EQ(ReadConfigFile(folder + "/nccl.conf").text, "NCCL_PROTO=LL\n");
+  // A pipe without a writer.
+  ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
+  EXPECT_EQ(ReadConfigFile(folder + "/pipe").text, "");
+  fs::remove_all(folder);
+  const auto endless = ReadConfigFile("/dev/zero");
+  EXPECT_EQ(endless.text, "");
+  EXPECT_NE(endless.problem.find("the limit"), std::string::npos) << endless.problem;
+  const Environment environment([](std::string_view) { return std::nullopt; }, {endless});
+  ASSERT_EQ(environment.remarks().size(), 1U);
+  EXPECT_NE(environment.remarks()[0].find("/dev/zero"), std::string::npos);
 }
 
 TEST(NcclEnvironment, BecomesSettings) {
