@@ -5,6 +5,8 @@
 #include "base/plain_text.h"
 #include "interop/nccl/convert.h"
 #include "interop/nccl/environment/debug_log.h"
+#include "interop/nccl/environment/environment.h"
+#include "interop/nccl/environment/words.h"
 #include "interop/nccl/version.h"
 
 namespace tutti::nccl {
@@ -53,12 +55,25 @@ ncclResult_t Timeout() {
   return VersionOrDefault() >= NCCL_VERSION(2, 30, 0) ? kTimeout : ncclRemoteError;
 }
 
+// In the words of this interface. Valid until this thread asks again.
+const char* LastOfTutti(ncclComm_t comm) noexcept {
+  const char* const text = tuttiGetLastError(ToTutti(comm));
+  if (*text == '\0') return text;
+  thread_local std::string translated;
+  try {
+    translated = InNcclsWords(text, Environment::OfThisProcess());
+    return translated.c_str();
+  } catch (const std::exception&) {
+    return text;  // no memory for other words
+  }
+}
+
 }  // namespace
 
 ncclResult_t FromTutti(tuttiResult_t result) noexcept {
   if (result == tuttiSuccess || result == tuttiInProgress) return static_cast<ncclResult_t>(result);
   ThisThreads().is_last = false;
-  const char* const text = tuttiGetLastError(nullptr);
+  const char* const text = LastOfTutti(nullptr);
   AnyThreads().Keep(text);
   DebugLog::Get().Warn(text);
   return CodeOf(result);
@@ -85,7 +100,7 @@ ncclResult_t Remember(ncclComm_t comm, ncclResult_t code, std::string_view text)
 const char* LastFailure(ncclComm_t comm) noexcept {
   const auto& last = ThisThreads();
   if (last.is_last && (comm == nullptr || comm == last.comm)) return last.text.c_str();
-  const char* const text = tuttiGetLastError(ToTutti(comm));
+  const char* const text = LastOfTutti(comm);
   if (comm != nullptr || *text != '\0') return text;
   thread_local std::string of_another;
   try {

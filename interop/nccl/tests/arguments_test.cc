@@ -234,7 +234,7 @@ TEST(NcclArguments, AGroupIsEstimatedAndDoesNotRun) {
     EXPECT_TRUE(Ok(ncclGroupSimulateEnd(&info)));
     EXPECT_EQ(info.estimatedTime, 0) << "a rank alone";
     EXPECT_EQ(out, 0) << "nothing has run";
-    EXPECT_TRUE(Fails(ncclGroupEnd(), ncclInvalidUsage, "tuttiGroupStart"));
+    EXPECT_TRUE(Fails(ncclGroupEnd(), ncclInvalidUsage, "ncclGroupStart"));
   });
 }
 

@@ -287,7 +287,7 @@ TEST(NcclMemory, AGroupTellsWhatFailedInIt) {
     EXPECT_TRUE(Ok(ncclGroupStart()));
     EXPECT_TRUE(Ok(ncclCommWindowRegister(good, window.memory, kWindowBytes, &window.handle, NCCL_WIN_DEFAULT)));
     EXPECT_TRUE(Ok(ncclCommWindowRegister(bad, plain, sizeof plain, &none, NCCL_WIN_DEFAULT)));
-    EXPECT_TRUE(Fails(ncclGroupEnd(), ncclInvalidArgument, "tuttiMemAlloc"));
+    EXPECT_TRUE(Fails(ncclGroupEnd(), ncclInvalidArgument, "ncclMemAlloc"));
     EXPECT_STRNE(ncclGetLastError(bad), "");
     EXPECT_TRUE(Ok(ncclCommWindowDeregister(good, window.handle)));
     EXPECT_TRUE(Ok(ncclMemFree(window.memory)));

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "interop/nccl/environment/environment_table.h"
+#include "interop/nccl/environment/words.h"
 #include "interop/nccl/tests/testing.h"
 
 namespace tutti::nccl::testing {
@@ -52,6 +53,21 @@ TEST(NcclEnvironment, ConfigFilesAreBounded) {
   const Environment environment([](std::string_view) { return std::nullopt; }, {endless});
   ASSERT_EQ(environment.remarks().size(), 1U);
   EXPECT_NE(environment.remarks()[0].find("/dev/zero"), std::string::npos);
+}
+
+TEST(NcclEnvironment, MessagesHaveNcclsWords) {
+  const auto environment = Read({{"NCCL_SOCKET_IFNAME", "eth9"}, {"NCCL_IB_DISABLE", "1"}});
+  const auto said = [&](std::string_view text) { return InNcclsWords(text, environment); };
+  EXPECT_EQ(said("TUTTI_SOCKET_IFNAME=\"eth9\" names none"), "NCCL_SOCKET_IFNAME=\"eth9\" names none");
+  EXPECT_EQ(said("TUTTI_NET=tcp"), "NCCL_IB_DISABLE=tcp");
+  EXPECT_EQ(said("NCCL_IB_DISABLE stands for TUTTI_NET=\"x\", which"), "NCCL_IB_DISABLE=\"x\", which");
+  EXPECT_EQ(said("set TUTTI_SECRET"), "set TUTTI_SECRET");
+  EXPECT_EQ(said("tuttiGroupEnd without tuttiGroupStart in this thread"),
+            "ncclGroupEnd without ncclGroupStart in this thread");
+  EXPECT_EQ(said("neither tuttiScalarDevice nor 3"), "neither ncclScalarDevice nor 3");
+  EXPECT_EQ(said("not of tuttiStreamCreate, my_tuttiSend, tutti: tuttiSends."),
+            "not of tuttiStreamCreate, my_tuttiSend, tutti: tuttiSends.");
+  EXPECT_EQ(said(""), "");
 }
 
 TEST(NcclEnvironment, BecomesSettings) {
@@ -183,7 +199,7 @@ TEST(NcclEnvironment, NonsenseIsRefusedWithNcclsCodeAndASentence) {
   RefusedWith("NCCL_ALGO", "fastest", ncclInvalidUsage, "NCCL_ALGO has the unknown algorithm \"fastest\"");
   RefusedWith("NCCL_PROTO", "LL64", ncclInvalidUsage, "NCCL_PROTO has the unknown protocol \"LL64\"");
   RefusedWith("NCCL_NET", "pigeon", ncclInvalidUsage, "NCCL_NET=\"pigeon\"");
-  RefusedWith("NCCL_IB_TIMEOUT", "99", ncclInvalidArgument, "NCCL_IB_TIMEOUT stands for TUTTI_IB_TIMEOUT=\"99\"");
+  RefusedWith("NCCL_IB_TIMEOUT", "99", ncclInvalidArgument, "NCCL_IB_TIMEOUT=\"99\"");
   RefusedWith("NCCL_COMM_ID", "nowhere", ncclInvalidArgument, "nowhere");
 }
 
