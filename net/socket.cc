@@ -171,6 +171,13 @@ void Socket::Shutdown() const {
   if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
 }
 
+void Socket::Abort() const {
+  sockaddr nothing{};
+  nothing.sa_family = AF_UNSPEC;
+  // Dissolves the connection (connect(2)); Linux also drops the queue, and with it what it was reading in place.
+  if (fd_ >= 0) connect(fd_, &nothing, sizeof nothing);
+}
+
 ListenResult Listen(const SocketAddress& address) {
   Socket socket = OpenSocket(address.v6);
   if (!socket) return {Socket(), errno};

@@ -73,6 +73,8 @@ class Socket {
   // Ends the connection or the listening for all holders, also for copies that a fork has left in other processes.
   void Shutdown() const;
 
+  // Ends a TCP connection at once: what the system still holds to be sent is dropped, and the other end sees a reset.
+  void Abort() const;
  private:
   int fd_ = -1;
 };

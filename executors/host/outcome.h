@@ -14,8 +14,9 @@ namespace tutti::host {
 enum class Progress : std::uint8_t { blocked, moved, done, faulted };
 
 struct Fault {
-  // forged: a slot refers to memory in a way that the peer may not.
-  enum class Kind : std::uint8_t { none, foreign, length, unreachable, forged };
+  // forged: a slot refers to memory in a way that the peer may not. recalled: the peer's call has failed, and with it the
+  // peer has taken back the memory that the slot refers to.
+  enum class Kind : std::uint8_t { none, foreign, length, unreachable, forged, recalled };
   Kind kind = Kind::none;
   int peer = -1;
   std::uint64_t expected = 0;  // length: bytes

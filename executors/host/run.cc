@@ -3,6 +3,7 @@
 #include "base/numbers/datatype.h"
 #include "executors/host/doorbell.h"
 #include "executors/host/kernels/copy.h"
+#include "transports/progress/network.h"
 
 namespace tutti::host {
 
@@ -224,6 +225,7 @@ bool Run::SourceElsewhere(ChannelState& state, const BoundOperand& operand, ring
                           const std::byte*& source, std::byte* fetch_to) {
   const int peer = operand.empty->peer();
   source = operand.empty->Data();
+  state.borrows = true;
   if (bytes == 0) return true;  // no bytes, so the reference does not matter
   const bool may_refer = plan_.config().protocol == ring::Protocol::bulk && !operand.by_network;
   const auto reference = may_refer ? operand.empty->Reference() : ring::SlotReference{};
@@ -259,6 +261,7 @@ Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_
   };
 
   Move move;
+  state.borrows = false;
   bool strided = false;  // some operand that was bound so far is strided
   for (const auto& write : step.writes) {
     if (write.is_slot) {
@@ -299,6 +302,8 @@ Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_
     MoveBytes(move, bytes);
   }
   state.streamed = state.streamed || move.streamed != 0;
+  // Before anything is passed on.
+  if (kMayRefer && state.borrows && Recalled(state, step)) return Outcome::faulted;
 
   if (step.fills) {
     // An earlier step of this channel may have streamed the block that a slot refers to. A flag's release does not
@@ -328,6 +333,16 @@ Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_
   return Outcome::done;
 }
 
+// Whether a peer has taken back what the step has just read.
+bool Run::Recalled(ChannelState& state, const BoundStep& step) const {
+  for (const auto& read : step.reads) {
+    if (!read.is_slot || !read.empty->Recalled()) continue;
+    state.fault = {Fault::Kind::recalled, read.empty->peer(), 0, 0};
+    return true;
+  }
+  return false;
+}
+
 void Run::MoveBytes(const Move& move, std::size_t bytes) const {
   if (move.reduces) {
     plan_.reduce()({.sources = move.sources.data(),
@@ -345,6 +360,19 @@ void Run::MoveBytes(const Move& move, std::size_t bytes) const {
     if (move.destinations[d] == move.sources[0]) continue;
     host_kernels::CopyBytes(move.destinations[d], move.sources[0], bytes, (move.streamed >> d & 1) != 0);
   }
+}
+
+void Run::Recall() {
+  if (passes_) return;  // its slots carry their data
+  bool referred = false;
+  for (std::size_t c = 0; c < states_.size(); ++c) {
+    if (!states_[c].referred) continue;
+    referred = true;
+    for (const auto& lane : plan_.channels()[c].lanes) {
+      for (auto* fill : lane.fills) fill->Recall();
+    }
+  }
+  if (auto* const network = fabric_.network(); network != nullptr && referred) network->Recall();
 }
 
 // Whether the slots that this rank filled are drained: all, or those that the network takes.

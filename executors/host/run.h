@@ -83,6 +83,10 @@ class Run {
   // The sum over all calls so far.
   Traffic traffic(std::size_t channel) const;
   const Plan& plan() const { return plan_; }
+  // Takes back the memory that slots refer to: afterwards no rank takes data from there for this call's. REQUIRES: the call
+  // has failed and the communicator with it, so that a rank which still wants the data finds out why; no thread advances
+  // the run.
+  void Recall();
   // Ranks that every `stride`-th channel from `first` on waits for now: for their data, or for them to take what was
   // sent. REQUIRES: no other thread advances these channels.
   std::vector<int> WaitsFor(std::size_t first, std::size_t stride) const;
@@ -104,6 +108,7 @@ class Run {
     bool done = false;
     bool streamed = false;  // since the last fence
     bool referred = false;  // some slot refers to this rank's memory
+    bool borrows = false;   // the step in hand reads memory that a slot refers to
     Fault fault;
     Traffic traffic;
   };
@@ -148,6 +153,7 @@ class Run {
   std::byte* Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const;
   const RemoteAccess* ReferenceFor(const BoundStep& step, std::size_t bytes, const RemoteAccess& input,
                                    const RemoteAccess& output) const;
+  bool Recalled(ChannelState& state, const BoundStep& step) const;
   bool Drained(const BoundChannel& channel, bool all) const;
   void AddWaits(std::size_t channel, std::vector<int>& ranks) const;
 

@@ -68,6 +68,18 @@ class RunBesideStranger : public ::testing::Test {
   bool fetches_ = false;  // ProtocolConfig::cma
 };
 
+// The peer's call fails, and it takes back what its slots refer to: while this rank reads it, or before.
+TEST_F(RunBesideStranger, RefusesWhatThePeerHasTakenBack) {
+  const auto& layout = beside_.fabric().layout();
+  auto* const recall = beside_.fabric().segment(0) + layout.RecallOffset(0, RankBesideStranger::kStranger);
+  auto& taken_back = *reinterpret_cast<std::atomic<std::uint32_t>*>(recall);
+  EXPECT_EQ(Sent(ring::Protocol::bulk, static_cast<int>(ring::SlotKind::window)), Fault::Kind::none);
+  taken_back.store(1);
+  EXPECT_EQ(Sent(ring::Protocol::bulk, static_cast<int>(ring::SlotKind::window)), Fault::Kind::recalled);
+  // A slot that carries its data is the ring's.
+  EXPECT_EQ(Sent(ring::Protocol::bulk, static_cast<int>(ring::SlotKind::value)), Fault::Kind::none);
+}
+
 TEST_F(RunBesideStranger, TakesWhatAnHonestPeerSends) {
   std::iota(reinterpret_cast<std::uint8_t*>(window_.memory().data()),
             reinterpret_cast<std::uint8_t*>(window_.memory().data() + kBytes), std::uint8_t{0});

@@ -293,3 +293,4 @@ Error FailureDetector::Explain(const InFlight& in_flight, const host::Fault& fau
 }
 
 }  // namespace tutti::diagnostics
+    case host::Fault::Kind::recalled: return ring::ReadFailure(fabric_.control(fault.peer));

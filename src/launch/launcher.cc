@@ -128,6 +128,13 @@ std::optional<Error> DriveAlone(const comm::Active& active, comm::Communicator& 
   return failure;
 }
 
+// The operation fails, and its caller gets back what it lent.
+Error FailIn(const comm::Active& active, comm::Communicator& communicator, const Error& failure) {
+  auto kept = communicator.Fail(failure);
+  if (active.plan != nullptr) active.plan->run.Recall();
+  return kept;
+}
+
 }  // namespace
 
 const plan::Operation& CheckingBarrier() {
@@ -137,19 +144,20 @@ const plan::Operation& CheckingBarrier() {
 
 std::optional<Error> RunOne(comm::Communicator& communicator, const plan::Operation& operation, host::WhoWaits who) {
   if (communicator.failed()) return communicator.failure();
+  comm::Active active;
   try {
     auto& operations = communicator.operations();
     operations.Trim();
-    const comm::Active active = operations.Begin(operation);
+    active = operations.Begin(operation);
     host::HelperThreads* const helper_threads =
         active.plan->run.channels() > 1 ? communicator.helper_threads() : nullptr;
     const auto failure = helper_threads == nullptr ? DriveAlone(active, communicator, who)
                                                    : DriveTogether(active, communicator, *helper_threads, who);
-    if (failure) return communicator.Fail(*failure);
+    if (failure) return FailIn(active, communicator, *failure);
     if (const auto disagreement = operations.End(active)) return communicator.Fail(*disagreement);
   } catch (const std::exception& exception) {
     // Only this rank may have begun it: the peers must not wait for the rest.
-    return communicator.Fail(AsError(exception));
+    return FailIn(active, communicator, AsError(exception));
   }
   return MustCheck(communicator, operation) ? RunOne(communicator, CheckingBarrier(), who) : std::nullopt;
 }
@@ -332,6 +340,7 @@ class GroupRun {
     const auto kept = communicator.Fail(failure);
     if (!part.failure) part.failure = kept;
     for (auto& queue : part.queues) {
+      if (queue.active && queue.active->plan != nullptr) queue.active->plan->run.Recall();
       queue.active.reset();
       queue.waiting.clear();
     }

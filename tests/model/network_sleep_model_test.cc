@@ -45,6 +45,7 @@ class LineTransport final : public progress::NetworkTransport {
   void LookForSilence() override {}
   int descriptor() const override { return line_.readable; }
   Deadline::Milliseconds LongestWait() const override { return std::chrono::hours(1); }
+  void Abandon(int) override {}
   void Close() override {}
   bool Reaches(int) const override { return true; }
   bool Delivered(int) const override { return true; }

@@ -271,6 +271,10 @@ void PluginTransport::Deregister(const std::byte* begin, std::size_t bytes) {
   for (const int rank : active_) At(rank).plugin.DropRanges();
 }
 
+void PluginTransport::Abandon(int rank) {
+  Break(rank, "this rank has failed, and takes back the memory that it was sending");
+}
+
 void PluginTransport::Close() {
   side_.Close();
   patience_ = Deadline::After(kPatience);

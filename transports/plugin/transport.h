@@ -65,6 +65,7 @@ class PluginTransport final : public progress::NetworkTransport, private tcp::Si
   bool PrepareToSleep() override;
   void Register(const std::byte* begin, std::size_t bytes) override;
   void Deregister(const std::byte* begin, std::size_t bytes) override;
+  void Abandon(int peer) override;
   void Close() override;
   bool Reaches(int peer) const override { return side_.Reaches(peer); }
   bool Delivered(int peer) const override;

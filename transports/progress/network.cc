@@ -261,6 +261,17 @@ void NetworkEngine::TellFailure(tuttiResult_t code, const std::string& text, boo
           [&](const NetworkPeer& peer) { return transport_->Delivered(peer.rank()); });
 }
 
+// A peer that does not take what this rank sends, because it computes, would otherwise get it later, and with it what the
+// caller has written there since.
+void NetworkEngine::Recall() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& peer : peers_) {
+    if (peer == nullptr) continue;
+    peer->Recall();
+    if (!peer->lost && peer->Lends()) transport_->Abandon(peer->rank());
+  }
+}
+
 void NetworkEngine::Leave() {
   const std::lock_guard lock(mutex_);
   const auto filled = Deadline::After(kLongestLeave);

@@ -81,6 +81,9 @@ class NetworkEngine final : private NetworkTransportEvents {
   // to 5 ranks, and 2 log2(n) of n, so that simultaneous failures of many ranks cause no flood.
   // `stopped`: this rank wants it (ring::RankState).
   void TellFailure(tuttiResult_t code, const std::string& text, bool stopped);
+  // Takes back the memory that this rank's slots refer to: when this returns, the network reads none of it, and a
+  // connection that still needs some is abandoned. REQUIRES: the communicator has failed.
+  void Recall();
   // Tells them that this rank has left, and ensures that everything sent or filled before arrives.
   void Leave();
 

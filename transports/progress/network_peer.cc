@@ -39,6 +39,15 @@ void OutgoingRing::Sent(std::uint32_t number) {
   head_->store(sent_, std::memory_order_release);
 }
 
+bool OutgoingRing::Lends() const {
+  for (std::uint32_t count = sent_; count != taken_; ++count) {
+    // sent_beyond_ begins at the slot after sent_, so that slot itself is bit 0.
+    const bool sent = (sent_beyond_ >> (count - sent_) & 1) != 0;
+    if (!sent && HeaderOf(count).kind == ring::SlotKind::pointer) return true;
+  }
+  return false;
+}
+
 void OutgoingRing::AllSent() {
   sent_ = taken_;
   sent_beyond_ = 0;
@@ -125,7 +134,7 @@ bool NetworkPeer::PumpRing(NetworkTransport& transport, std::uint32_t connection
   auto& ring = outgoing_[connection];
   bool moved = false;
   // A ring without credit becomes pending again with the credit.
-  while (ring.Filled() && ring.MayGo()) {
+  while (ring.Filled() && ring.MayGo() && !(recalled_ && ring.NextRefers())) {
     if (transport.Room(rank_) == 0) {
       SetPending(connection);
       break;

@@ -5,6 +5,7 @@
 // Thread-safety: one thread at a time, except for the words of `pending`, which ring ends set.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -51,14 +52,19 @@ class OutgoingRing {
   void Sent(std::uint32_t number);
   // Nor do any others that were taken. REQUIRES: Sent() is not called any more.
   void AllSent();
+  // The next slot refers to memory that is not the ring's. REQUIRES: Filled().
+  bool NextRefers() const { return Next().kind == ring::SlotKind::pointer; }
+  // The transport may still read memory that is not the ring's.
+  bool Lends() const;
   // The receiver has emptied this many; older counts are ignored. False: more than were sent.
   bool Acknowledge(std::uint32_t emptied);
 
  private:
-  const ring::SlotHeader& Next() const {
-    return *reinterpret_cast<const ring::SlotHeader*>(slots_ + std::size_t{ring::SlotIndex(taken_, shape_.depth)} *
+  const ring::SlotHeader& HeaderOf(std::uint32_t count) const {
+    return *reinterpret_cast<const ring::SlotHeader*>(slots_ + std::size_t{ring::SlotIndex(count, shape_.depth)} *
                                                                    shape_.stride);
   }
+  const ring::SlotHeader& Next() const { return HeaderOf(taken_); }
 
   const std::byte* slots_ = nullptr;
   ring::SlotShape shape_{};
@@ -118,6 +124,12 @@ class NetworkPeer {
   bool HasFilled() const;
   // Gives the transport what may be sent. True: something was given.
   bool PumpSlots(NetworkTransport& transport);
+  // Slots that refer to memory are not given any more: their call has failed, and its caller has the memory back.
+  void Recall() { recalled_ = true; }
+  // The transport may still read memory that is not a ring's.
+  bool Lends() const {
+    return std::any_of(outgoing_.begin(), outgoing_.end(), [](const OutgoingRing& ring) { return ring.Lends(); });
+  }
   // Sends credits for emptied slots. True: some were sent.
   bool PumpCredits(NetworkTransport& transport, Tell which);
   // Sends the peer this rank's state, unless it has been sent.
@@ -167,9 +179,10 @@ class NetworkPeer {
   std::size_t words_;
   std::unique_ptr<std::atomic<std::uint64_t>[]> pending_;  // a bit for each connection: slots may have been filled
   std::vector<std::uint64_t> owing_;                       // likewise: IncomingRing::owes()
-  std::uint64_t announced_ = 0;                            // the last record sent to the peer
-  std::uint64_t announced_mark_ = 0;                       // and the mark
-  std::vector<std::byte> bytes_;                           // of the message being sent
+  bool recalled_ = false;
+  std::uint64_t announced_ = 0;       // the last record sent to the peer
+  std::uint64_t announced_mark_ = 0;  // and the mark
+  std::vector<std::byte> bytes_;      // of the message being sent
 };
 
 }  // namespace tutti::progress

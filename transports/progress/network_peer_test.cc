@@ -50,6 +50,29 @@ TEST(OutgoingRing, NothingThatWasTakenIsWaitedForWhenThePeerHasLeft) {
   EXPECT_EQ(sent.load(), 3U);
 }
 
+TEST(OutgoingRing, LendsWhatASlotRefersToUntilThatSlotIsSent) {
+  constexpr ring::SlotShape kShape = ring::BulkShape(64, 4);
+  alignas(ring::kCacheLine) std::array<std::byte, std::size_t{kShape.stride} * kShape.depth> slots{};
+  std::atomic<std::uint32_t> sent = 0;
+  OutgoingRing ring(slots.data(), kShape, &sent);
+  const std::array kinds = {ring::SlotKind::value, ring::SlotKind::pointer, ring::SlotKind::value};
+  for (std::uint32_t i = 0; i < kinds.size(); ++i) {
+    auto& header = *reinterpret_cast<ring::SlotHeader*>(slots.data() + std::size_t{i} * kShape.stride);
+    header.kind = kinds[i];
+    header.flag.store(ring::SlotFlag(i + 1, 7));
+    EXPECT_EQ(ring.NextRefers(), kinds[i] == ring::SlotKind::pointer);
+    const std::byte* data = nullptr;
+    ring.Take(0, data);
+    EXPECT_EQ(ring.Lends(), i >= 1);
+  }
+  ring.Sent(3);
+  EXPECT_TRUE(ring.Lends());
+  ring.Sent(2);  // out of order
+  EXPECT_FALSE(ring.Lends());
+  ring.Sent(1);
+  EXPECT_FALSE(ring.Lends());
+}
+
 // Each message takes the connection with the shortest queue, so one may overtake another that was sent earlier.
 TEST(NetworkPeer, OlderWordsThatArriveLaterChangeNothing) {
   const auto thrown = shm::RunThreadRanks(2, [&](int rank, const shm::AllGather& all_gather) {

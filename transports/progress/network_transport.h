@@ -95,6 +95,9 @@ class NetworkTransport {
   virtual void Register(const std::byte* /*begin*/, std::size_t /*bytes*/) {}
   // REQUIRES: nothing that is being sent lies there.
   virtual void Deregister(const std::byte* /*begin*/, std::size_t /*bytes*/) {}
+  // Breaks with the peer: when this returns, nothing reads the memory of slots that were given to Send() and are not Sent(),
+  // and what has not left by then never arrives.
+  virtual void Abandon(int peer) = 0;
   // Refuses new connections from now on, so that no rank waits for an answer that will not come.
   virtual void Close() = 0;
   // Whether a proven connection to `peer` is open, and the peer's system answers on it.

@@ -8,6 +8,10 @@ namespace tutti::ring {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+// The heads of a channel and a writer: of each protocol's ring and post.
+constexpr std::size_t kHeads = std::size_t{kProtocols} * 2;
+using Word = std::atomic<std::uint32_t>;
+static_assert((kHeads + 1) * sizeof(Word) <= kCacheLine, "the heads and a recall share a line");
 constexpr std::size_t BytesOf(const SlotShape& shape) { return std::size_t{shape.stride} * shape.depth; }
 
 }  // namespace
@@ -46,10 +50,18 @@ std::size_t Layout::RingOffset(int channel, Protocol protocol, int peer) const {
   return protocol == Protocol::line ? lines_ + ring * BytesOf(kLineShape) : bulks_ + ring * BytesOf(bulk_);
 }
 
+// One line per writer: only that writer ever polls it.
+std::size_t Layout::HeadLine(int channel, int writer) const {
+  return heads_ + (static_cast<std::size_t>(channel) * nranks_ + writer) * kCacheLine;
+}
+
 std::size_t Layout::HeadOffset(int channel, Protocol protocol, int writer, bool post) const {
-  // One line per writer: only that writer ever polls it.
-  const std::size_t line = heads_ + (static_cast<std::size_t>(channel) * nranks_ + writer) * kCacheLine;
-  return line + (static_cast<std::size_t>(protocol) * 2 + (post ? 1 : 0)) * sizeof(std::atomic<std::uint32_t>);
+  return HeadLine(channel, writer) + (static_cast<std::size_t>(protocol) * 2 + (post ? 1 : 0)) * sizeof(Word);
+}
+
+// In the line that the reader writes next anyway, to publish that it has emptied the slot.
+std::size_t Layout::RecallOffset(int channel, int writer) const {
+  return HeadLine(channel, writer) + kHeads * sizeof(Word);
 }
 
 }  // namespace tutti::ring

@@ -43,12 +43,16 @@ class Layout {
   std::size_t bulk_capacity() const { return bulk_.capacity; }
   // Where the segment's owner publishes how far it has emptied `writer`'s ring for it (or its post).
   std::size_t HeadOffset(int channel, Protocol protocol, int writer, bool post) const;
+  // Where `writer` takes back the memory that its slots of the channel refer to (FillEnd::Recall), from the segment's owner.
+  std::size_t RecallOffset(int channel, int writer) const;
   // Where the segment's owner counts the signals that it has sent to `peer`: kSignals words of 64 bits, which begin at 0.
   std::size_t SignalsOffset(int peer) const {
     return signals_ + static_cast<std::size_t>(peer) * kSignals * sizeof(std::uint64_t);
   }
 
  private:
+  std::size_t HeadLine(int channel, int writer) const;
+
   int nranks_;
   int channels_;
   SlotShape bulk_;

@@ -19,9 +19,10 @@ namespace tutti::ring {
 class FillEnd {
  public:
   FillEnd() = default;
-  // `heads`: where each emptier publishes its count.
-  FillEnd(std::byte* slots, SlotShape shape, std::vector<const std::atomic<std::uint32_t>*> heads)
-      : slots_(slots), shape_(shape), heads_(std::move(heads)) {}
+  // `heads`: where each emptier publishes its count. `recalls`: see Recall().
+  FillEnd(std::byte* slots, SlotShape shape, std::vector<const std::atomic<std::uint32_t>*> heads,
+          std::vector<std::atomic<std::uint32_t>*> recalls = {})
+      : slots_(slots), shape_(shape), heads_(std::move(heads)), recalls_(std::move(recalls)) {}
 
   bool HasRoom() {
     if (FreeSlots(tail_, known_head_, shape_.depth) > 0) return true;
@@ -61,6 +62,15 @@ class FillEnd {
     __builtin_prefetch(Slot(), 1);
   }
 
+  // Takes back the memory that the slots so far refer to: the call that lent it has failed, and its caller may write there
+  // once this has returned. An emptier that has not asked Recalled() of a slot by then gets true.
+  //
+  // Both are read-modify-writes of one word, so one comes first. If the emptier's does, this one acquires what it released,
+  // and all that the emptier has read was there before the caller's writes. Else the emptier sees that it comes too late.
+  void Recall() {
+    for (auto* recall : recalls_) recall->exchange(1, std::memory_order_acq_rel);
+  }
+
   const SlotShape& shape() const { return shape_; }
   std::byte* slots() const { return slots_; }
 
@@ -80,6 +90,7 @@ class FillEnd {
   std::atomic<std::uint64_t>* pending_ = nullptr;
   std::uint64_t bit_ = 0;
   std::vector<const std::atomic<std::uint32_t>*> heads_;
+  std::vector<std::atomic<std::uint32_t>*> recalls_;
 };
 
 class EmptyEnd {
@@ -87,9 +98,10 @@ class EmptyEnd {
   enum class State { waiting, ready, foreign };  // foreign: the slot came, but from another operation
 
   EmptyEnd() = default;
-  // `head`: where this end publishes its count.
-  EmptyEnd(const std::byte* slots, SlotShape shape, int peer, std::atomic<std::uint32_t>* head)
-      : slots_(slots), shape_(shape), peer_(peer), head_(head) {}
+  // `head`: where this end publishes its count. `recall`: see FillEnd::Recall(); null: no slot refers to memory.
+  EmptyEnd(const std::byte* slots, SlotShape shape, int peer, std::atomic<std::uint32_t>* head,
+           std::atomic<std::uint32_t>* recall = nullptr)
+      : slots_(slots), shape_(shape), peer_(peer), head_(head), recall_(recall) {}
 
   State Look(std::uint32_t tag) const {
     const std::uint64_t flag = Header().flag.load(std::memory_order_acquire);
@@ -107,6 +119,8 @@ class EmptyEnd {
   const std::byte* Data() const { return Slot() + shape_.data_offset; }
   // The same for a bulk slot, whose data may wander.
   const std::byte* Data(std::size_t bytes) const { return Data() + PlaceInSlot(count_, shape_.depth, bytes, span_); }
+  // Asked after the memory that a slot refers to was read: true if its owner has taken it back, perhaps before that.
+  bool Recalled() const { return recall_ != nullptr && recall_->fetch_add(0, std::memory_order_acq_rel) != 0; }
   // The data has been read; the filler may use the slot again.
   void Release() {
     ++count_;
@@ -132,6 +146,7 @@ class EmptyEnd {
   std::uint32_t count_ = 0;
   int peer_ = -1;
   std::atomic<std::uint32_t>* head_ = nullptr;
+  std::atomic<std::uint32_t>* recall_ = nullptr;
 };
 
 }  // namespace tutti::ring

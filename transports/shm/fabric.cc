@@ -206,6 +206,10 @@ std::atomic<std::uint32_t>* Fabric::Head(int reader, int channel, ring::Protocol
                                                        layout_.HeadOffset(channel, protocol, writer, post));
 }
 
+std::atomic<std::uint32_t>* Fabric::RecallWord(int reader, int channel, int writer) const {
+  return reinterpret_cast<std::atomic<std::uint32_t>*>(segment(reader) + layout_.RecallOffset(channel, writer));
+}
+
 void Fabric::MakeRings() {
   const int n = nranks();
   fills_.resize(FillIndex(layout_.channels(), ring::Protocol::line, 0));
@@ -216,23 +220,29 @@ void Fabric::MakeRings() {
         return segment(owner) + layout_.RingOffset(channel, protocol, peer);
       };
       std::vector<const std::atomic<std::uint32_t>*> readers;
+      std::vector<std::atomic<std::uint32_t>*> recalls;
       for (int peer = 0; peer < n; ++peer) {
         if (peer == rank_) continue;
         // Posts stay on a host.
-        if (is_local(peer)) readers.push_back(Head(peer, channel, protocol, rank_, true));
+        if (is_local(peer)) {
+          readers.push_back(Head(peer, channel, protocol, rank_, true));
+          recalls.push_back(RecallWord(peer, channel, rank_));
+        }
         // Slots for another host are filled in the shadow segment, where that rank's ring for itself would be (and so
         // is the count of slots that came from there), and not in this rank's segment: there every rank of this host
         // could change what a slot refers to before the network takes it.
         To(channel, protocol, peer) =
             ring::FillEnd(slots(is_local(peer) ? rank_ : peer, peer), layout_.SlotShapeOf(protocol, peer),
-                          {Head(peer, channel, protocol, rank_, false)});
-        From(channel, protocol, peer) =
-            ring::EmptyEnd(slots(peer, rank_), layout_.SlotShapeOf(protocol, rank_), peer,
-                           Head(is_local(peer) ? rank_ : peer, channel, protocol, peer, false));
-        PostOf(channel, protocol, peer) = ring::EmptyEnd(slots(peer, n), layout_.SlotShapeOf(protocol, n), peer,
-                                                         Head(rank_, channel, protocol, peer, true));
+                          {Head(peer, channel, protocol, rank_, false)}, {RecallWord(peer, channel, rank_)});
+        From(channel, protocol, peer) = ring::EmptyEnd(
+            slots(peer, rank_), layout_.SlotShapeOf(protocol, rank_), peer,
+            Head(is_local(peer) ? rank_ : peer, channel, protocol, peer, false), RecallWord(rank_, channel, peer));
+        PostOf(channel, protocol, peer) =
+            ring::EmptyEnd(slots(peer, n), layout_.SlotShapeOf(protocol, n), peer,
+                           Head(rank_, channel, protocol, peer, true), RecallWord(rank_, channel, peer));
       }
-      Post(channel, protocol) = ring::FillEnd(slots(rank_, n), layout_.SlotShapeOf(protocol, n), std::move(readers));
+      Post(channel, protocol) =
+          ring::FillEnd(slots(rank_, n), layout_.SlotShapeOf(protocol, n), std::move(readers), std::move(recalls));
     }
   }
 }

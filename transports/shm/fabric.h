@@ -118,6 +118,7 @@ class Fabric {
   }
   void MakeRings();
   std::atomic<std::uint32_t>* Head(int reader, int channel, ring::Protocol protocol, int writer, bool post) const;
+  std::atomic<std::uint32_t>* RecallWord(int reader, int channel, int writer) const;
 
   struct Lent;  // what this rank lends to ranks of the same process
   struct Introduction;

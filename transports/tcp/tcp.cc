@@ -242,6 +242,12 @@ void TcpTransport::LookForSilence() {
 
 Deadline::Milliseconds TcpTransport::LongestWait() const { return dialling_.empty() ? kDeepSleep : kLightSleep; }
 
+void TcpTransport::Abandon(int rank) {
+  auto& peer = At(rank);
+  for (const auto& line : peer.lines) line->stream.socket().Abort();
+  Break(rank, "this rank has failed, and takes back the memory that it was sending");
+}
+
 void TcpTransport::Close() {
   if (!keeper_) return;
   // A forked child may hold a copy, which would keep it watched.

@@ -46,6 +46,7 @@ class TcpTransport final : public progress::NetworkTransport {
   void LookForSilence() override;
   int descriptor() const override { return epoll_.get(); }
   Deadline::Milliseconds LongestWait() const override;
+  void Abandon(int peer) override;
   void Close() override;
   bool Reaches(int peer) const override;
   bool Delivered(int peer) const override;

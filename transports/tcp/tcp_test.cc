@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <barrier>
 #include <functional>
@@ -129,6 +130,31 @@ TEST(TcpTransport, WhatAPeerSentOnAConnectionInTheMakingArrives) {
     leaves.reset();
     ASSERT_TRUE(two.Until([&] { return !two.heard[0].broken.empty(); }));
     EXPECT_EQ(two.heard[0].order.size(), kSlots) << "after " << looks << " looks";
+  }
+}
+
+// A failed rank gives its caller the memory back that a peer has not taken yet: the system may still read it in place, or
+// has not been given all of it.
+TEST(TcpTransport, NothingReadsSlotsOfAnAbandonedPeer) {
+  TransportsOf<2> two;
+  auto& [fails, busy] = two.transports;
+  constexpr std::byte kSent{7}, kForeign{8};
+  std::vector<std::byte> data(1024 * 1024, kSent);
+  std::uint32_t number = 0;
+  // The peer does not look, so the buffers of both systems fill up.
+  while (fails->Room(1) > 0) {
+    fails->Send(1, {.connection = 1, .number = ++number, .tag = 1, .bytes = static_cast<std::uint32_t>(data.size())},
+                data.data());
+    fails->Flush(1);
+  }
+  ASSERT_LT(two.heard[0].sent.size(), number);
+  fails->Abandon(1);
+  EXPECT_NE(two.heard[0].broken, "");
+  std::ranges::fill(data, kForeign);
+  ASSERT_TRUE(two.Until([&] { return !two.heard[1].broken.empty(); }));
+  EXPECT_LT(two.heard[1].order.size(), number);
+  for (const auto landed : two.heard[1].order) {
+    EXPECT_EQ(two.heard[1].TextOf(landed).find(static_cast<char>(kForeign)), std::string::npos) << "slot " << landed;
   }
 }
 

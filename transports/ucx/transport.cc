@@ -193,6 +193,14 @@ Deadline::Milliseconds UcxTransport::LongestWait() const {
   return last_arrivals_.empty() ? side_.LongestWait() : std::min(kLastArrivals, side_.LongestWait());
 }
 
+void UcxTransport::Abandon(int rank) {
+  Break(rank, "this rank has failed, and takes back the memory that it was sending");
+  const auto end = Deadline::After(kLongestEnd);
+  while (!At(rank).ucx.settled() && !end.Passed()) {
+    if (!worker_.Progress()) std::this_thread::yield();
+  }
+}
+
 void UcxTransport::Close() {
   side_.Close();
   patience_ = Deadline::After(kPatience);

@@ -41,6 +41,7 @@ class UcxTransport final : public progress::NetworkTransport, private tcp::SideE
   int descriptor() const override { return side_.descriptor(); }
   Deadline::Milliseconds LongestWait() const override;
   bool PrepareToSleep() override;
+  void Abandon(int peer) override;
   void Close() override;
   bool Reaches(int peer) const override;
   bool Delivered(int peer) const override;

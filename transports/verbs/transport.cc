@@ -264,6 +264,10 @@ void VerbsTransport::Register(const std::byte* begin, std::size_t bytes) {
 
 void VerbsTransport::Deregister(const std::byte* begin, std::size_t bytes) { registered_.Remove(begin, bytes); }
 
+void VerbsTransport::Abandon(int rank) {
+  Break(rank, "this rank has failed, and takes back the memory that it was sending");
+}
+
 void VerbsTransport::Close() {
   side_.Close();
   closed_ = true;

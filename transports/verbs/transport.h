@@ -38,6 +38,7 @@ class VerbsTransport final : public progress::NetworkTransport, private tcp::Sid
   bool PrepareToSleep() override;
   void Register(const std::byte* begin, std::size_t bytes) override;
   void Deregister(const std::byte* begin, std::size_t bytes) override;
+  void Abandon(int peer) override;
   void Close() override;
   bool Reaches(int peer) const override;
   bool Delivered(int peer) const override;

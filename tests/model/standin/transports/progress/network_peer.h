@@ -38,6 +38,8 @@ class NetworkPeer {
   }
   void Sent(std::uint32_t, std::uint32_t) {}
   void AllSent() {}
+  void Recall() {}
+  bool Lends() const { return false; }
   ConnectionMemory Memory(std::uint32_t) const { return {}; }
   std::shared_ptr<const void> MemoryOwner(std::uint32_t) const { return nullptr; }
   bool Take(const NetworkMessage&) { return true; }
