@@ -1,17 +1,20 @@
 // A moment after which waiting ends.
 //
-// Thread-safety: value type. Steady clock: setting the machine's time does not move it.
+// Thread-safety: value type. Setting the machine's time does not move it; while this process stands still, it moves along
+// (running_clock.h).
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <compare>
 
+#include "base/running_clock.h"
+
 namespace tutti {
 
 class Deadline {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = RunningClock;
   using Milliseconds = std::chrono::milliseconds;
 
   // Longer waits are as good as endless, and adding them to the clock must not overflow.

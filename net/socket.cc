@@ -300,13 +300,16 @@ IoResult ReceiveSome(const Socket& socket, std::span<std::byte> bytes) {
 }
 
 Wake Wait(std::span<pollfd> fds, Deadline deadline, Cancellation cancel) {
-  // Longest single sleep: poll() takes an int of milliseconds.
+  // A wait without an end concludes nothing from the time, so it need not look. poll() takes an int of milliseconds.
   constexpr Deadline::Milliseconds kLongestSleep = std::chrono::hours(1);
+  const bool looks = cancel.possible() || deadline != Deadline::Never();
+  Lookout lookout;
   for (;;) {
     // Relaxed: the flag carries no data with it.
     if (cancel.requested()) return Wake::cancelled;
-    const auto slice = std::min(deadline.Left(), cancel.possible() ? kCancelPeriod : kLongestSleep);
+    const auto slice = std::min(deadline.Left(), looks ? kCancelPeriod : kLongestSleep);
     const int ready = poll(fds.data(), fds.size(), static_cast<int>(slice.count()));
+    if (looks) lookout.Look();
     if (ready > 0) return Wake::event;
     if (ready < 0 && errno != EINTR) ThrowErrno("cannot wait for sockets");
     if (deadline.Passed()) return Wake::deadline;

@@ -127,6 +127,6 @@ enum class Wake { event, deadline, cancelled };
 // deadline, cancellation wins over both.
 Wake Wait(std::span<pollfd> fds, Deadline deadline, Cancellation cancel = {});
 
-inline constexpr Deadline::Milliseconds kCancelPeriod{50};
+inline constexpr Deadline::Milliseconds kCancelPeriod = Lookout::kLongestSleep;
 
 }  // namespace tutti::net

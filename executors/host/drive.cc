@@ -99,7 +99,8 @@ bool Driver::Poll() {
 void Driver::Nap() { std::this_thread::sleep_for(kNap); }
 
 bool Driver::TimeToCheck() {
-  const auto now = Clock::now();
+  if (!looked_) lookout_ = {};
+  const auto now = lookout_.Look();
   if (!looked_) since_ = checked_ = now;
   looked_ = true;
   if (meanwhile_.call != nullptr && now - called_ >= kMeanwhileEvery) {

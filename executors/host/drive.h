@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/running_clock.h"
 #include "executors/host/doorbell.h"
 #include "executors/host/run.h"
 
@@ -54,14 +55,14 @@ struct Meanwhile {
 
 class Driver {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = RunningClock;
 
   // `sleeper` may be null: long waits are then short naps (several communicators have several doorbells).
   Driver(Sleeper* sleeper, WaitPolicy policy) : sleeper_(sleeper), policy_(policy) {}
 
   // Calls sweep() until it returns done (or faulted), passing the time while it returns blocked. check(waited) is
-  // called about every policy.check_every of waiting, at most 100 ms apart, with the time since anything moved; false
-  // stops. REQUIRES: sweep is callable as Run::Progress(), check as bool(Clock::duration).
+  // called about every policy.check_every of waiting, at most 100 ms apart, with the time since anything moved in which
+  // this process ran; false stops. REQUIRES: sweep is callable as Run::Progress(), check as bool(Clock::duration).
   template <typename Sweep, typename Check>
   DriveResult Drive(Sweep&& sweep, Check&& check) {
     Reset();
@@ -150,7 +151,7 @@ class Driver {
   // Two looks at the clock take 50 ns, an all-reduce of 8 B on four ranks of two cores 2 us.
   static constexpr std::uint32_t kPromptWaitsPerLook = 8;
   // A sleeper is rung for progress; this is how soon it sees abort, timeout or a dead peer.
-  static constexpr std::chrono::microseconds kLongestSleep{50'000};
+  static constexpr std::chrono::microseconds kLongestSleep = Lookout::kLongestSleep;
   // The same with a Meanwhile: something may wait for each of its calls, as long messages of MPI do piece by piece.
   static constexpr std::chrono::microseconds kSleepMeanwhile{1000};
 
@@ -163,6 +164,7 @@ class Driver {
   Phase phase_ = Phase::spin;
   bool looked_ = false;
   int yielding_waits_ = 0;  // waits, this one included, that do not spin
+  Lookout lookout_;
   Clock::time_point since_;
   Clock::time_point checked_;
   Clock::time_point called_;            // meanwhile_

@@ -145,8 +145,8 @@ void Communicator::AwaitDevice() const {
 void Communicator::AwaitDeviceFault() const {
   constexpr std::chrono::milliseconds kLookEvery{1}, kPromised{1000};  // docs/faults.md
   if (device_failure_detector_ == nullptr) return;
-  const auto deadline = std::chrono::steady_clock::now() + kPromised;
-  while (device_failure_detector_->Faulted() && !failed() && std::chrono::steady_clock::now() < deadline) {
+  const auto deadline = Deadline::After(kPromised);
+  for (Lookout lookout; device_failure_detector_->Faulted() && !failed() && !deadline.Passed(); lookout.Look()) {
     std::this_thread::sleep_for(kLookEvery);
   }
 }

@@ -84,13 +84,14 @@ void DeviceFailureDetector::LookNow() {
 
 void DeviceFailureDetector::Work() {
   auto moved = Clock::now();
+  Lookout lookout;
   std::unique_lock lock(mutex_);
   const auto pause = [this] { return side_.MayRun() || !running_.empty() ? kLookEvery : kIdleLookEvery; };
   for (;;) {
     ending_.wait_for(lock, pause(), [this] { return end_ || looks_ < wanted_; });
     if (end_) return;
     lock.unlock();
-    const auto now = Clock::now();
+    const auto now = lookout.Look();
     if (Read() || running_.empty()) moved = now;
     if (!failure_detector_.failed()) {
       if (const auto outside = outside_()) {

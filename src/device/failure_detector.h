@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/running_clock.h"
 #include "src/device/context.h"
 
 namespace tutti::device {
@@ -37,7 +38,7 @@ class DeviceFailureDetector {
   bool Faulted() const;
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = RunningClock;
 
   // An operation that a kernel has begun and that may not have ended.
   struct Running {

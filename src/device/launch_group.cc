@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <set>
 
+#include "base/running_clock.h"
 #include "base/threads/pause.h"
 #include "transports/cuda/capture.h"
 
 namespace tutti::device {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = RunningClock;
 
 // A rank whose calls came from the thread that now waits for it is unlikely to come; for this long, another thread may
 // still bring it.
@@ -349,13 +350,15 @@ std::optional<Error> LaunchGroup::Launch(std::vector<DevicePart> parts, std::chr
     launcher_ = nullptr;  // the last rank's thread launches instead
     LaunchAllReady();
   }
-  while (!settled()) {
-    if (changed_.wait_for(lock, kWaitAtMost) == std::cv_status::no_timeout) continue;
+  for (Lookout lookout; !settled();) {
+    const auto wake = changed_.wait_for(lock, kWaitAtMost);
+    const auto now = lookout.Look();
+    if (wake == std::cv_status::no_timeout) continue;
     lock.unlock();
     auto reason = check();
     lock.lock();
     if (settled()) break;
-    if (!reason) reason = Missing(first, Clock::now() - started, timeout);
+    if (!reason) reason = Missing(first, now - started, timeout);
     if (!reason) continue;
     Withdraw(outcome);
     return reason;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/deadline.h"
 #include "src/diagnostics/failure_detector.h"
 #include "transports/progress/network.h"
 
@@ -40,10 +41,10 @@ std::optional<RecordedCall> FailureDetector::Counterpart(int rank, const InFligh
 // Likewise, for a rank of which a slot has come. A rank that repeats a call publishes the call only after its first slots
 // (Operations::BeginAgain), and the kernel may stop it in between.
 std::optional<RecordedCall> FailureDetector::AwaitCounterpart(int rank, const InFlight& in_flight) const {
-  const auto deadline = std::chrono::steady_clock::now() + kLastSlots;
-  for (;;) {
+  const auto deadline = Deadline::After(kLastSlots);
+  for (Lookout lookout;; lookout.Look()) {
     auto theirs = Counterpart(rank, in_flight);
-    if (theirs || !fabric_.is_local(rank) || std::chrono::steady_clock::now() >= deadline) return theirs;
+    if (theirs || !fabric_.is_local(rank) || deadline.Passed()) return theirs;
     std::this_thread::yield();
   }
 }

@@ -14,7 +14,6 @@
 namespace tutti::shm {
 namespace {
 
-constexpr Deadline::Milliseconds kLongestPoll = std::chrono::hours(24);  // poll() counts in int
 constexpr Deadline::Milliseconds kRetry{1};
 
 Received Receive(int socket, std::span<std::byte> body, std::vector<FileDescriptor>* fds) {
@@ -91,8 +90,9 @@ bool IsUnixSocket(const FileDescriptor& fd, int type) {
 
 bool AwaitReadable(int fd, Deadline deadline) {
   pollfd entry{fd, POLLIN, 0};
-  for (;;) {
-    const int ready = poll(&entry, 1, static_cast<int>(std::min(deadline.Left(), kLongestPoll).count()));
+  for (Lookout lookout;;) {
+    const int ready = poll(&entry, 1, static_cast<int>(std::min(deadline.Left(), Lookout::kLongestSleep).count()));
+    lookout.Look();
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) ThrowErrno("poll");
     if (deadline.Passed()) return false;
