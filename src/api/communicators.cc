@@ -11,6 +11,8 @@
 namespace tutti::api {
 namespace {
 
+constexpr std::string_view kFinalize = "finalize", kDestroy = "destroy";
+
 // Admits no further operations and waits until those that have begun are done, on all streams. Returns an error if
 // ranks made different calls and no rank has had to wait for another since. Tells ranks that wait for this one in a
 // control call that it made `call`.
@@ -28,7 +30,8 @@ std::optional<Error> Finalise(tuttiComm* comm, std::string_view call) {
   if (handle.communicator != nullptr) handle.communicator->AwaitDevice();
   if (handle.life.Look().aborting()) launch::ThrowGone();
   if (handle.communicator == nullptr) return std::nullopt;
-  auto disagreement = handle.communicator->LastAudit();
+  // Destroy destroys all the same, so it does not wait.
+  auto disagreement = handle.communicator->LastAudit(call == kFinalize);
   handle.communicator->RefuseControlCalls(call);
   return disagreement;
 }
@@ -40,7 +43,7 @@ tuttiResult_t FinaliseInBackground(const std::shared_ptr<tuttiComm>& handle) {
   handle->finalizing.store(true, std::memory_order_relaxed);
   handle->background->Enqueue([handle] {
     const auto result = launch::Guard(handle.get(), [&] {
-      if (const auto disagreement = Finalise(handle.get(), "finalize")) throw *disagreement;
+      if (const auto disagreement = Finalise(handle.get(), kFinalize)) throw *disagreement;
     });
     {
       const std::lock_guard lock(handle->mutex);
@@ -92,7 +95,7 @@ tuttiResult_t tuttiCommFinalize(tuttiComm_t comm) {
   return launch::GuardResult(comm, [&] {
     auto& handle = launch::Checked(comm);
     if (!handle.blocking) return FinaliseInBackground(handle.shared_from_this());
-    if (const auto disagreement = Finalise(comm, "finalize")) throw *disagreement;
+    if (const auto disagreement = Finalise(comm, kFinalize)) throw *disagreement;
     return tuttiSuccess;
   });
 }
@@ -100,7 +103,7 @@ tuttiResult_t tuttiCommFinalize(tuttiComm_t comm) {
 tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
   return launch::Guard(comm, [&] {
     const auto handle = launch::Checked(comm).shared_from_this();  // keeps the handle, whichever call frees it
-    const auto disagreement = Finalise(comm, "destroy");
+    const auto disagreement = Finalise(comm, kDestroy);
     if (!handle->life.Claim(false)) launch::ThrowGone();
     launch::Free(*handle);
     if (disagreement) throw *disagreement;

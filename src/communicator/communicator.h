@@ -101,8 +101,8 @@ class Communicator {
   // Looks for ranks whose calls differ from this rank's, or that have failed; fails the communicator if there are any.
   std::optional<Error> Audit();
   // This rank makes no more calls. Compares its calls with those of every rank it can see; fails the communicator if
-  // they differ.
-  std::optional<Error> LastAudit();
+  // they differ. `waits`: for ranks of this host that may come to those calls.
+  std::optional<Error> LastAudit(bool waits);
   // Makes the communicator dead; returns the failure that killed it (perhaps an earlier one).
   Error Fail(const Error& failure);
   Error Explain(const Active& active, const host::Fault& fault) {

@@ -92,7 +92,7 @@ std::optional<Error> Communicator::Audit() {
   return found ? std::optional(Fail(*found)) : std::nullopt;
 }
 
-std::optional<Error> Communicator::LastAudit() {
+std::optional<Error> Communicator::LastAudit(bool waits) {
   if (failed()) return std::nullopt;
   if (device_failure_detector_ != nullptr) device_failure_detector_->LookNow();
   const std::lock_guard lock(*this);
@@ -100,7 +100,7 @@ std::optional<Error> Communicator::LastAudit() {
     engine->Announce();
     engine->Progress();
   }
-  auto found = failed() ? failure() : failure_detector_->Compare();
+  auto found = failed() ? failure() : waits ? failure_detector_->CompareLast() : failure_detector_->Compare();
   // This rank has finished its calls, so failures that ended other ranks' calls do not concern it.
   if (!found || found->code() != tuttiInvalidUsage) return std::nullopt;
   return Fail(*found);

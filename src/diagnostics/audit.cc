@@ -1,5 +1,7 @@
 #include "src/diagnostics/audit.h"
 
+#include <algorithm>
+
 namespace tutti::diagnostics {
 
 Audit::Audit(const shm::Fabric& fabric, History& history)
@@ -27,6 +29,15 @@ std::optional<int> Audit::LookAtAll() {
     if (r != fabric_.rank() && history_.Contradicts(r)) return r;
   }
   return std::nullopt;
+}
+
+bool Audit::Settled() const {
+  return alone_ == 0 || std::ranges::all_of(fabric_.local(), [this](int r) {
+           const auto& control = fabric_.control(r);
+           return r == fabric_.rank() || control.state.load(std::memory_order_acquire) != ring::RankState::alive ||
+                  static_cast<std::int32_t>(ring::MarkedSequence(control.mark.load(std::memory_order_acquire)) -
+                                            alone_) >= 0;
+         });
 }
 
 }  // namespace tutti::diagnostics

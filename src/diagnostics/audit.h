@@ -35,6 +35,8 @@ class Audit {
   std::optional<int> Look();
   // Likewise, but looks at every rank.
   std::optional<int> LookAtAll();
+  // Each rank of this host that still makes calls has begun the last collective that may have ended alone here.
+  bool Settled() const;
   // Some rank of this host has failed.
   bool SomeoneFailed() const { return failures_.load(std::memory_order_acquire) != 0; }
 
@@ -44,7 +46,7 @@ class Audit {
   const std::atomic<std::uint32_t>& failures_;
   int witness_ = -1;  // none: this rank is alone on its host
   bool open_ = false;
-  std::uint32_t alone_ = 0;  // the last collective that may have ended alone
+  std::uint32_t alone_ = 0;  // the last collective that may have ended alone; 0: there was none
   int operations_ = 0;       // since the last look
 };
 

@@ -49,6 +49,9 @@ class FailureDetector {
   std::optional<Error> Audit();
   // Likewise for differing collectives, at every rank whose memory is readable or whose report has arrived.
   std::optional<Error> Compare();
+  // Likewise for a rank that makes no more calls. What it does not find now it never learns, so it gives ranks of this
+  // host a second to come to the collectives that ended here without them.
+  std::optional<Error> CompareLast();
   // The failure behind a fault of the data path.
   Error Explain(const InFlight& in_flight, const host::Fault& fault);
 

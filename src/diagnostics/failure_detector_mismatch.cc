@@ -212,6 +212,23 @@ std::optional<Error> FailureDetector::Compare() {
   return std::nullopt;
 }
 
+std::optional<Error> FailureDetector::CompareLast() {
+  constexpr std::chrono::milliseconds kPromised{1000};  // docs/faults.md
+  constexpr std::chrono::microseconds kNap{50};
+  const auto deadline = Deadline::After(kPromised);
+  for (Lookout lookout; !failed() && !audit_.Settled() && !deadline.Passed(); lookout.Look()) {
+    std::this_thread::sleep_for(kNap);
+  }
+  if (failed()) return failure();
+  if (auto found = Compare()) return found;
+  // The newest mark of a rank that is ahead is one that this rank never reaches. Its records are older.
+  for (const int r : fabric_.local()) {
+    if (r == fabric_.rank() || !history_.Ahead(r)) continue;
+    if (auto earlier = EarlierMismatch(r)) return earlier;
+  }
+  return std::nullopt;
+}
+
 std::optional<Error> FailureDetector::LookForMismatch(const InFlight& in_flight) {
   for (int r = 0; r < fabric_.nranks(); ++r) {
     if (r == fabric_.rank()) continue;
@@ -288,10 +305,10 @@ Error FailureDetector::Explain(const InFlight& in_flight, const host::Fault& fau
               fmt::format("{} sent {} a slot in {} that refers to memory that the sender may not use (kind {}): "
                           "the sender's memory is corrupted, or it is malicious",
                           Who(fault.peer), Who(fabric_.rank()), Describe(in_flight), fault.got)};
+    case host::Fault::Kind::recalled: return ring::ReadFailure(fabric_.control(fault.peer));
     case host::Fault::Kind::none: break;
   }
   return {tuttiInternalError, fmt::format("an unknown fault in {}", Describe(in_flight))};
 }
 
 }  // namespace tutti::diagnostics
-    case host::Fault::Kind::recalled: return ring::ReadFailure(fabric_.control(fault.peer));

@@ -50,6 +50,8 @@ class History {
     return false;
   }
 
+  // Whether `rank` has begun more collectives than this rank, as of the last comparison.
+  bool Ahead(int rank) const { return peers_[static_cast<std::size_t>(rank)].ahead != 0; }
   // Number of collectives this rank has begun, modulo 2^32, and how many were compared with that rank's.
   std::uint32_t newest() const { return ring::MarkedSequence(newest_); }
   std::uint32_t compared(int rank) const { return peers_[static_cast<std::size_t>(rank)].compared; }

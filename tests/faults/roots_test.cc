@@ -3,6 +3,7 @@
 // by its next collective that hears from all ranks, within some calls of those that do not, when the communicator is
 // split or gets a window, and when it ends.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
 #include <functional>
@@ -195,6 +196,44 @@ TEST_P(Roots, ThatDisagreeAreToldWhenTheCommunicatorEnds) {
         },
         options());
   }
+}
+
+// A rank that comes to the end first waits for the others' calls, because nothing tells it later.
+TEST(RootsThatDisagree, AreToldByFinalizeWhoeverIsFirst) {
+  for (const int extra : {0, 2}) {  // calls that the other rank makes beyond those
+    SCOPED_TRACE(extra);
+    RunRanks(2, [&](Rank& self) {
+      auto comm = self.Join();
+      Buffers buffers;
+      ASSERT_TRUE(Ok(Sum(comm, buffers)));
+      if (self.rank() == 1) usleep(200'000);
+      tuttiResult_t result = tuttiSuccess;
+      for (int i = 0; i < 2 + extra * self.rank() && result == tuttiSuccess; ++i) {
+        result = Broadcast(self.rank(), 4, comm, buffers);
+      }
+      if (extra > 0) self.Meet();
+      if (result == tuttiSuccess) result = tuttiCommFinalize(comm);
+      EXPECT_TRUE(Fails(result, tuttiInvalidUsage, {"broadcast(count=4", "root=0", "root=1"}));
+      self.Meet();
+    });
+  }
+}
+
+// It waits for a second, and for nobody who has ended.
+TEST(RootsThatDisagree, HoldUpNoFinalizeOfARankThatIsRight) {
+  RunRanks(2, [](Rank& self) {
+    auto comm = self.Join();
+    Buffers buffers;
+    if (self.rank() == 0) {
+      EXPECT_TRUE(Ok(Broadcast(0, 4, comm, buffers)));
+      EXPECT_TRUE(Ok(tuttiCommFinalize(comm)));
+    }
+    self.Meet();
+    if (self.rank() == 1) {
+      EXPECT_TRUE(Ok(Broadcast(0, 4, comm, buffers)));
+    }
+    self.Meet();
+  });
 }
 
 TEST_P(Roots, ThatDisagreeAreToldByASplit) {
