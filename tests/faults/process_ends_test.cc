@@ -7,8 +7,10 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 
+#include "testing/free_port.h"
 #include "testing/ranks.h"
 #include "testing/surroundings.h"
 
@@ -121,6 +123,57 @@ TEST(ProcessEnds, AChildIsRefusedItsParentsStream) {
           0);
     });
   });
+}
+
+// POSIX lets the first thread end before the others. The process goes on, but much of /proc/self is gone, and other
+// processes cannot read its memory by its number.
+void JoinWithoutAFirstThread(int rank, bool before, const std::string& port) {
+  setenv("RANK", std::to_string(rank).c_str(), 1);
+  setenv("WORLD_SIZE", "2", 1);
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  setenv("MASTER_PORT", port.c_str(), 1);
+  setenv("TUTTI_CMA", "on", 1);
+  static std::atomic<bool> ends{false};
+  std::thread([=] {
+    const auto end_the_first = [] {
+      ends = true;
+      usleep(200'000);
+    };
+    tuttiComm_t comm = nullptr, child = nullptr;
+    std::vector<float> data(1'000'000, 1);
+    if (before) end_the_first();
+    if (tuttiCommInitEnv(&comm, nullptr) != tuttiSuccess) _exit(1);
+    if (AllReduce(comm, data) != tuttiSuccess) _exit(2);
+    if (!before) end_the_first();
+    if (AllReduce(comm, data) != tuttiSuccess || data[5] != 4) _exit(3);
+    if (!Ok(tuttiCommSplit(comm, 0, rank, &child, nullptr))) _exit(4);
+    if (AllReduce(child, data) != tuttiSuccess || data[5] != 8) _exit(5);
+    _exit(0);
+  }).detach();
+  while (!ends) usleep(1000);
+  syscall(SYS_exit, 0);  // of this thread; pthread_exit() would unwind into the test's framework
+}
+
+TEST(ProcessEnds, ItsFirstThreadAloneIsNotTheEnd) {
+  if (const auto why = WhyEmulated("/proc/thread-self"); !why.empty()) GTEST_SKIP() << why;
+  for (const bool before : {true, false}) {
+    SCOPED_TRACE(before ? "before the join" : "after the join");
+    const auto port = std::to_string(FreePort());
+    std::array<pid_t, 2> ranks{};
+    for (int r = 0; r < 2; ++r) {
+      auto& child = ranks[static_cast<std::size_t>(r)];
+      child = fork();
+      if (child == 0) {
+        alarm(50);
+        JoinWithoutAFirstThread(r, before, port);
+      }
+    }
+    for (const pid_t child : ranks) {
+      int status = 0;
+      waitpid(child, &status, 0);
+      EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), 0);
+    }
+  }
 }
 
 // fork() at any moment: the child finds all of the library's locks free, and no half-made change.

@@ -28,9 +28,10 @@ struct Verdict {
   bool several_processes;
 };
 
+// Of this thread: /proc/self is the process's first thread, which may have ended.
 std::uint64_t PidNamespace() {
   struct stat status {};
-  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+  return stat("/proc/thread-self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
 // process_vm_readv takes the number of any thread.

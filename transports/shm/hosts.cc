@@ -46,7 +46,9 @@ std::vector<int> Hosts::RanksWith(int rank) const {
 
 Hosts FindHosts(const AllGather& all_gather, int virtual_hosts) {
   struct stat network {};
-  if (stat("/proc/self/ns/net", &network) != 0) ThrowErrno("cannot read /proc/self/ns/net");
+  // Not /proc/self: that is the process's first thread, which may have ended.
+  constexpr auto kNamespace = "/proc/thread-self/ns/net";
+  if (stat(kNamespace, &network) != 0) ThrowErrno(fmt::format("cannot read {}", kNamespace));
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   auto kernels = GatherTexts(all_gather, boot);

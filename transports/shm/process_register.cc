@@ -59,7 +59,7 @@ Register& ThisProcess() {
 
 // What the kernel tells about a descriptor of a process, and about no other. It reads nothing from the descriptor.
 std::optional<int> NumberOf(const FileDescriptor& descriptor) {
-  std::ifstream lines(fmt::format("/proc/self/fdinfo/{}", descriptor.get()));
+  std::ifstream lines(fmt::format("/proc/thread-self/fdinfo/{}", descriptor.get()));
   for (std::string line; std::getline(lines, line);) {
     int number = 0;
     if (std::sscanf(line.c_str(), "Pid: %d", &number) == 1) return number;

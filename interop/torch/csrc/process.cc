@@ -52,7 +52,7 @@ std::string WithoutSeparators(std::string text) {
 
 std::string OwnSystem() {
   char space[64] = {};
-  const auto length = readlink("/proc/self/ns/pid", space, sizeof space - 1);
+  const auto length = readlink("/proc/thread-self/ns/pid", space, sizeof space - 1);
   const auto boot = Contents("/proc/sys/kernel/random/boot_id");
   if (length <= 0 || boot.empty()) return {};
   return WithoutSeparators(boot.substr(0, boot.find('\n')) + space);
