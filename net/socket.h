@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/standard_descriptors.h"
 #include "base/threads/cancellation.h"
 
 struct sockaddr;
@@ -52,11 +53,11 @@ struct SocketAddress {
 // "10.0.0.1:1, [::1]:2".
 std::string TextOf(const std::vector<SocketAddress>& addresses);
 
-// Owns a file descriptor.
+// Owns a file descriptor, which is none of the standard ones.
 class Socket {
  public:
   Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
+  explicit Socket(int fd) : fd_(AboveStandard(fd)) {}
   Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Socket& operator=(Socket&& other) noexcept {
     if (this != &other) {
@@ -72,9 +73,9 @@ class Socket {
   void Close();
   // Ends the connection or the listening for all holders, also for copies that a fork has left in other processes.
   void Shutdown() const;
-
   // Ends a TCP connection at once: what the system still holds to be sent is dropped, and the other end sees a reset.
   void Abort() const;
+
  private:
   int fd_ = -1;
 };

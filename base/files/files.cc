@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/plain_text.h"
+#include "base/standard_descriptors.h"
 
 namespace tutti {
 namespace {
@@ -26,7 +27,7 @@ constexpr mode_t kForAll = 0666;  // less the umask
 
 class File {
  public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
+  explicit File(int descriptor) : descriptor_(AboveStandard(descriptor)) {}
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   ~File() {

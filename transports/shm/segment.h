@@ -10,12 +10,15 @@
 #include <string>
 #include <utility>
 
+#include "base/standard_descriptors.h"
+
 namespace tutti::shm {
 
+// Owns a descriptor, which is none of the standard ones.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
+  explicit FileDescriptor(int fd) : fd_(AboveStandard(fd)) {}
   FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   FileDescriptor& operator=(FileDescriptor&& other) noexcept {
     std::swap(fd_, other.fd_);
