@@ -1,6 +1,9 @@
 #include "src/launch/group.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <thread>
@@ -22,9 +25,27 @@ struct Group {
   std::optional<Error> failure;  // of the first call that failed
 };
 
-Group& ThisThreadsGroup() {
-  thread_local Group group;
+std::unique_ptr<Group>& ThisThreadsPlace() {
+  thread_local std::unique_ptr<Group> group;
   return group;
+}
+
+Group& ThisThreadsGroup() {
+  auto& group = ThisThreadsPlace();
+  if (group == nullptr) group = std::make_unique<Group>();
+  return *group;
+}
+
+// In a forked child: the open group is the parent's. Its calls and joins are not undone here, which could reach the
+// communicators and other ranks, but forgotten.
+void ForgetGroup() {
+  open_groups = 0;
+  static_cast<void>(ThisThreadsPlace().release());
+}
+
+void ForgetGroupsInChildren() {
+  static constinit std::atomic<bool> told{false};
+  if (!told.exchange(true, std::memory_order_relaxed)) pthread_atfork(nullptr, nullptr, &ForgetGroup);
 }
 
 // Where a call runs: on the GPU that holds its buffers; else on its stream; in the communicator's own thread if the
@@ -200,7 +221,10 @@ void FailJoins(const std::vector<Join>& joins, const Error& failure) {
 
 }  // namespace
 
-void StartGroup() { ++open_groups; }
+void StartGroup() {
+  if (open_groups == 0) ForgetGroupsInChildren();
+  ++open_groups;
+}
 
 GroupMark MarkGroup() {
   const auto& group = ThisThreadsGroup();

@@ -1,7 +1,7 @@
 // Collects a thread's calls between GroupStart and GroupEnd, and runs them together at the outermost End. Outside a
 // group a call is a group of one. Also puts calls on streams.
 //
-// Thread-safety: the group belongs to the calling thread.
+// Thread-safety: the group belongs to the calling thread. A child that the thread forks meanwhile has no group.
 #pragma once
 
 #include <functional>

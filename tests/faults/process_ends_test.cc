@@ -125,6 +125,43 @@ TEST(ProcessEnds, AChildIsRefusedItsParentsStream) {
   });
 }
 
+// A group that is open when its thread forks is the parent's. In the child, its end neither joins nor runs anything.
+TEST(ProcessEnds, AChildHasNoneOfItsParentsOpenGroup) {
+  if (const auto why = WhyNoForkBesideThreads(); !why.empty()) GTEST_SKIP() << why;
+  RunAlone([] {
+    std::array<tuttiComm_t, 2> pair{}, joined{};
+    ASSERT_TRUE(Ok(tuttiCommInitAll(pair.data(), 2, nullptr)));
+    tuttiUniqueId id;
+    ASSERT_TRUE(Ok(tuttiGetUniqueId(&id)));
+    float in = 1;
+    std::array<float, 2> out{};
+    ASSERT_TRUE(Ok(tuttiGroupStart()));
+    ASSERT_TRUE(Ok(tuttiCommInitRank(&joined[0], 2, id, 0)));
+    for (std::size_t r = 0; r < 2; ++r) {
+      ASSERT_TRUE(Ok(tuttiAllReduce(&in, &out[r], 1, tuttiFloat32, tuttiSum, pair[r], nullptr)));
+    }
+    EXPECT_EQ(InAChild([&] {
+                if (!Fails(tuttiGroupEnd(), tuttiInvalidUsage, {"tuttiGroupStart"})) _exit(1);
+                // Outside a group, and in one of its own.
+                std::array<tuttiComm_t, 2> own{};
+                if (tuttiCommInitAll(own.data(), 2, nullptr) != tuttiSuccess) _exit(2);
+                if (tuttiGroupStart() != tuttiSuccess) _exit(3);
+                for (std::size_t r = 0; r < 2; ++r) {
+                  if (tuttiAllReduce(&in, &out[r], 1, tuttiFloat32, tuttiSum, own[r], nullptr) != tuttiSuccess)
+                    _exit(4);
+                }
+                if (tuttiGroupEnd() != tuttiSuccess || out[0] != 2) _exit(5);
+                Exit(0);
+              }),
+              0);
+    std::thread other([&] { EXPECT_TRUE(Ok(tuttiCommInitRank(&joined[1], 2, id, 1))); });
+    EXPECT_TRUE(Ok(tuttiGroupEnd()));
+    other.join();
+    EXPECT_EQ(out[0], 2);
+    for (const auto comm : {pair[0], pair[1], joined[0], joined[1]}) EXPECT_TRUE(Ok(tuttiCommDestroy(comm)));
+  });
+}
+
 // POSIX lets the first thread end before the others. The process goes on, but much of /proc/self is gone, and other
 // processes cannot read its memory by its number.
 void JoinWithoutAFirstThread(int rank, bool before, const std::string& port) {
