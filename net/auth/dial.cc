@@ -83,6 +83,10 @@ class Dialler {
         const auto& address = call_.addresses[next++];
         auto result = net::StartConnect(address);
         if (!result.socket) {
+          // Not a matter of the other side: trying again until the deadline would keep the other ranks waiting.
+          if (result.error == EMFILE || result.error == ENFILE || result.error == ENOMEM) {
+            ThrowSystem(fmt::format("rank {} cannot open a socket to {}", call_.rank, call_.whom), result.error);
+          }
           note(Refused(address, result.error));
           continue;
         }

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,9 +37,11 @@ class ControlPlane {
   // Meets the other ranks: returns when all nranks have arrived and are connected. Throws tuttiTimeoutError naming the
   // missing ranks; tuttiInvalidUsage when nranks or library versions disagree or a rank is taken twice (naming both),
   // or on cancellation; tuttiRemoteError when a rank leaves before the end; tuttiInvalidArgument for a rank outside
-  // 0..nranks-1. Here and below, `cancel` is polled every kCancelPeriod.
+  // 0..nranks-1. Here and below, `cancel` is polled every kCancelPeriod. `arrived` is called when the rendezvous knows this
+  // rank: from then on it tells the others if this rank ends.
   static std::unique_ptr<ControlPlane> Join(const JoinTicket& ticket, int nranks, int rank, const Settings& settings,
-                                            Deadline deadline, Cancellation cancel = {});
+                                            Deadline deadline, Cancellation cancel = {},
+                                            const std::function<void()>& arrived = {});
   // Closes the connections, which the other ranks notice; does not wait for them.
   ~ControlPlane();
   ControlPlane(const ControlPlane&) = delete;

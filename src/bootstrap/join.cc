@@ -100,7 +100,8 @@ std::optional<Error> ReasonFrom(auth::SecureChannel& rendezvous) {
 }  // namespace
 
 std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int nranks, int rank,
-                                                 const Settings& settings, Deadline deadline, Cancellation cancel) {
+                                                 const Settings& settings, Deadline deadline, Cancellation cancel,
+                                                 const std::function<void()>& arrived) {
   if (nranks < 1 || nranks > static_cast<int>(auth::kMaxRanks)) {
     Throw(tuttiInvalidArgument, "nranks is {}; it must be from 1 to {}", nranks, auth::kMaxRanks);
   }
@@ -110,12 +111,13 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
   std::vector<net::SocketAddress> places;
   std::vector<net::Socket> listeners;
   auto meeting = ticket.addresses;
+  RendezvousHold hold;
   if (rank == 0) {
     RequireDescriptors(nranks, ticket.served_by_rank0);
     places = PlacesToListen(ticket, settings);
     listeners = net::ListenOnAll(places, "rank 0");
     for (const auto& listener : listeners) request.hub.push_back(net::LocalAddress(listener));
-    if (ticket.served_by_rank0) meeting = OpenRendezvousFor(ticket, settings, deadline, cancel);
+    if (ticket.served_by_rank0) meeting = OpenRendezvousFor(ticket, settings, deadline, cancel, hold);
   }
 
   const auto key = RendezvousKey(ticket);
@@ -127,6 +129,8 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
                         .whom = ticket.served_by_rank0 ? "the rendezvous (opened by rank 0)" : "the rendezvous"};
   auto rendezvous = auth::Dial(call, key, deadline, cancel);
   rendezvous.Queue(Encode(request));
+  hold.Release();
+  if (arrived) arrived();
   auto verdict = AwaitVerdict(rendezvous, rank, deadline, cancel);
   if (verdict.code != tuttiSuccess) throw Error(verdict.code, verdict.message);
   if (verdict.roster.size() != static_cast<std::size_t>(nranks) || verdict.hub.empty()) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <map>
 #include <mutex>
 #include <system_error>
 
@@ -26,20 +27,26 @@ constexpr Deadline::Milliseconds kPortRetry{20};
 // Owns this process's background servers.
 class Background {
  public:
-  void Keep(std::unique_ptr<RendezvousServer> server) {
+  RendezvousHold Keep(std::unique_ptr<RendezvousServer> server) {
     const std::scoped_lock lock(mutex_);
-    std::erase_if(servers_, [](const auto& one) { return one->finished(); });
-    servers_.push_back(std::move(server));
+    std::erase_if(servers_, [](const auto& one) { return one.second->finished(); });
+    servers_.emplace(++newest_, std::move(server));
+    return RendezvousHold(newest_);
+  }
+  void Close(std::uint64_t number) {
+    const std::scoped_lock lock(mutex_);
+    servers_.erase(number);
   }
   // A failed job's server stays for late ranks, but a new attempt by its process takes precedence.
   void RetireDecided() {
     const std::scoped_lock lock(mutex_);
-    std::erase_if(servers_, [](const auto& one) { return one->decided(); });
+    std::erase_if(servers_, [](const auto& one) { return one.second->decided(); });
   }
 
  private:
   std::mutex mutex_;
-  std::vector<std::unique_ptr<RendezvousServer>> servers_;
+  std::uint64_t newest_ = 0;
+  std::map<std::uint64_t, std::unique_ptr<RendezvousServer>> servers_;  // by number
 };
 
 // One per process, as the rendezvous of tuttiGetUniqueId belongs to no other object. A forked child gets its own: it
@@ -97,7 +104,10 @@ RendezvousServer::RendezvousServer(std::vector<net::Socket> listeners, const aut
 
 RendezvousServer::~RendezvousServer() {
   if (getpid() != owner_) return;  // the thread lives in the parent only
-  eventfd_write(shared_->wake.fd(), 1);
+  {
+    const std::scoped_lock lock(shared_->mutex);
+    if (shared_->wake) eventfd_write(shared_->wake.fd(), 1);
+  }
   shared_->finished.wait(false, std::memory_order_acquire);
 }
 
@@ -119,12 +129,21 @@ void RendezvousServer::Serve(const std::shared_ptr<Shared>& of_owner, Rendezvous
     Log(Subject::init, "rendezvous: {}", error.what());
   }
   rendezvous_state.Close();
+  {
+    // The owner may keep this object for long.
+    const std::scoped_lock lock(shared.mutex);
+    shared.wake.Close();
+  }
   // Release: an owner that waits for `finished` also sees the port closed.
   shared.finished.store(true, std::memory_order_release);
   shared.finished.notify_all();
 }
 
-JoinTicket OpenRendezvous(const Settings& settings) {
+RendezvousHold::~RendezvousHold() {
+  if (number_ != 0) ThisProcess().Close(number_);
+}
+
+JoinTicket OpenRendezvous(const Settings& settings, RendezvousHold* hold) {
   JoinTicket ticket;
   ticket.secret = auth::SecretKey::Random();
   randombytes_buf(ticket.job.data(), ticket.job.size());
@@ -136,12 +155,17 @@ JoinTicket OpenRendezvous(const Settings& settings) {
       std::make_unique<RendezvousServer>(std::move(listeners), RendezvousKey(ticket), settings.init_timeout());
   ticket.addresses = server->addresses();
   Log(Subject::init, "rendezvous: listening on {}", net::TextOf(ticket.addresses));
-  ThisProcess().Keep(std::move(server));
+  auto held = ThisProcess().Keep(std::move(server));
+  if (hold != nullptr) {
+    *hold = std::move(held);
+  } else {
+    held.Release();
+  }
   return ticket;
 }
 
 std::vector<net::SocketAddress> OpenRendezvousFor(const JoinTicket& ticket, const Settings& settings, Deadline deadline,
-                                                  Cancellation cancel) {
+                                                  Cancellation cancel, RendezvousHold& hold) {
   const auto patience = std::min(deadline, Deadline::After(kPortPatience));
   int error = 0;
   ThisProcess().RetireDecided();
@@ -154,8 +178,7 @@ std::vector<net::SocketAddress> OpenRendezvousFor(const JoinTicket& ticket, cons
   }
   if (listeners.empty()) {
     Throw(tuttiInvalidUsage, "rank 0 cannot open the rendezvous at {}: {}{}", net::TextOf(ticket.addresses),
-          ErrnoText(error),
-          error == EADDRINUSE ? " (another job or server has this port; choose another)" : "");
+          ErrnoText(error), error == EADDRINUSE ? " (another job or server has this port; choose another)" : "");
   }
   auto server =
       std::make_unique<RendezvousServer>(std::move(listeners), RendezvousKey(ticket), settings.init_timeout());
@@ -164,7 +187,7 @@ std::vector<net::SocketAddress> OpenRendezvousFor(const JoinTicket& ticket, cons
     if (address.IsWildcard()) address = net::SocketAddress::Loopback(address.v6, address.port);
   }
   Log(Subject::init, "rendezvous: listening on {}", net::TextOf(server->addresses()));
-  ThisProcess().Keep(std::move(server));
+  hold = ThisProcess().Keep(std::move(server));
   return reachable;
 }
 

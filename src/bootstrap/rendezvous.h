@@ -8,7 +8,10 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -37,7 +40,8 @@ class RendezvousServer {
 
  private:
   struct Shared {
-    net::Socket wake;                  // an eventfd: readable means stop
+    std::mutex mutex;                  // of `wake`
+    net::Socket wake;                  // an eventfd: readable means stop; closed once the thread has nothing left to do
     std::atomic<bool> decided{false};  // relaxed: a hint that carries no data
     std::atomic<bool> finished{false};
   };
@@ -48,14 +52,33 @@ class RendezvousServer {
   pid_t owner_;
 };
 
+// A rank's hold on a rendezvous that it has opened for others. Nobody may ever come there, because a rank fails before
+// that, so it is closed with the hold, unless that was released.
+class RendezvousHold {
+ public:
+  RendezvousHold() = default;
+  explicit RendezvousHold(std::uint64_t number) : number_(number) {}
+  RendezvousHold(RendezvousHold&& other) noexcept : number_(std::exchange(other.number_, 0)) {}
+  RendezvousHold& operator=(RendezvousHold&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~RendezvousHold();
+  // Ranks have come. The rendezvous tells them what happens, and ends by itself.
+  void Release() { number_ = 0; }
+
+ private:
+  std::uint64_t number_ = 0;  // of a rendezvous of this process, which may have ended; 0: none
+};
+
 // For tuttiGetUniqueId: opens a rendezvous with a fresh secret on the addresses that the settings choose, and keeps it
-// running in the background. Throws as ChooseAddresses, or tuttiSystemError.
-JoinTicket OpenRendezvous(const Settings& settings);
+// running in the background. Throws as ChooseAddresses, or tuttiSystemError. `hold`: null, or set to the rank's hold on it.
+JoinTicket OpenRendezvous(const Settings& settings, RendezvousHold* hold = nullptr);
 
 // For rank 0 of a job that meets at a known address (ticket.served_by_rank0): opens it there and returns addresses at
 // which this process reaches it. Waits a few seconds for an earlier job to leave the port. Throws tuttiInvalidUsage
 // naming the address if it is taken or not this machine's.
 std::vector<net::SocketAddress> OpenRendezvousFor(const JoinTicket& ticket, const Settings& settings, Deadline deadline,
-                                                  Cancellation cancel);
+                                                  Cancellation cancel, RendezvousHold& hold);
 
 }  // namespace tutti::bootstrap

@@ -23,11 +23,12 @@
 namespace tutti::comm {
 
 Communicator::Communicator(const bootstrap::JoinTicket& ticket, int nranks, int rank, Options options,
-                           Cancellation cancel, std::optional<Cancellation> joining)
+                           Cancellation cancel, std::optional<Cancellation> joining,
+                           const std::function<void()>& arrived)
     : options_(std::move(options)), cancel_(cancel) {
   const auto deadline = InitDeadline();
-  control_plane_ =
-      bootstrap::ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline, joining.value_or(cancel));
+  control_plane_ = bootstrap::ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline,
+                                                 joining.value_or(cancel), arrived);
   // From here on this rank can tell the others why it fails.
   try {
     SetUp(deadline);

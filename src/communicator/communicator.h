@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "executors/host/drive.h"
 #include "executors/host/helper_threads.h"
 #include "src/bootstrap/control_plane.h"
+#include "src/bootstrap/rendezvous.h"
 #include "src/bootstrap/shrink/membership_agreement.h"
 #include "src/communicator/control_call.h"
 #include "src/communicator/operations.h"
@@ -60,9 +62,9 @@ class Observer {
 class Communicator {
  public:
   // Collective. Polls `cancel` while it waits for other ranks; until all have come, polls `joining` instead. From then
-  // on all ranks learn what ends one of them.
+  // on all ranks learn what ends one of them. `arrived`: see ControlPlane::Join().
   Communicator(const bootstrap::JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel,
-               std::optional<Cancellation> joining = std::nullopt);
+               std::optional<Cancellation> joining = std::nullopt, const std::function<void()>& arrived = {});
   // Tells the peers that this rank has left. Local.
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -178,7 +180,7 @@ class Communicator {
   void Suspend();
   void Resume();
   // Null for a negative color.
-  std::unique_ptr<Communicator> Split(int color, int key, Options options, const std::atomic<bool>& cancel);
+  std::unique_ptr<Communicator> Split(int color, int key, const Options& options, const std::atomic<bool>& cancel);
   // Makes a communicator of the surviving ranks except `excluded` (ascending). Works after a failure, too. See
   // MembershipAgreement. `exact`: throws tuttiRemoteError, on all ranks alike, if another rank is gone.
   std::unique_ptr<Communicator> Shrink(const std::vector<int>& excluded, bool exact, const Options& options,
@@ -202,6 +204,12 @@ class Communicator {
   void WriteDump(const std::string& path) const;
 
  private:
+  // The last part of a control call that makes a communicator from ranks of this one: joins it. Until all of this one's
+  // ranks have come to the rendezvous, or need not, the end of one shows here; from then on it shows there. `hold`: this
+  // rank's hold on it, if it has one.
+  std::unique_ptr<Communicator> Join(ControlCall call, const tuttiUniqueId& id, int nranks, int rank,
+                                     const Options& options, Cancellation cancel, bootstrap::RendezvousHold& hold);
+  void AwaitArrivals(ControlCall call, Cancellation cancel);
   std::unique_ptr<shrink::MembershipAgreement> MakeMembershipAgreement(const shm::Hosts& hosts);
   void LockSlowly();
   void Stop(std::string_view what);

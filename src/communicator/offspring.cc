@@ -49,7 +49,7 @@ class WhileAllLive {
 
 }  // namespace
 
-std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options options,
+std::unique_ptr<Communicator> Communicator::Split(int color, int key, const Options& options,
                                                   const std::atomic<bool>& cancel) {
   struct Choice {
     std::int32_t color, key;
@@ -57,6 +57,7 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options op
   // Cancelled by an abort of this communicator or of the new one.
   const Cancellation either(cancelled_, &cancel);
   std::vector<std::pair<int, int>> members;  // key, old rank
+  bootstrap::RendezvousHold hold;
   const auto ids = InControlCall(ControlCall::split, [&] {
     const auto all_gather = MakeAllGather(either);
     RequireSameCalls(ControlCall::split, all_gather);
@@ -69,7 +70,7 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options op
     tuttiUniqueId id{};
     const bool leads = !members.empty() && members.front().second == rank();
     try {
-      if (leads) id = bootstrap::EncodeUniqueId(bootstrap::OpenRendezvous(options_.settings));
+      if (leads) id = bootstrap::EncodeUniqueId(bootstrap::OpenRendezvous(options_.settings, &hold));
     } catch (...) {
       // Only this rank has seen this failure.
       control_plane_->Refuse(RefusalOf(CurrentFailure(), "in split"));
@@ -77,11 +78,34 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options op
     }
     return shm::GatherValues(all_gather, id);
   });
-  if (color < 0) return nullptr;
+  if (color < 0) {
+    AwaitArrivals(ControlCall::split, either);
+    return nullptr;
+  }
   const auto place = std::find(members.begin(), members.end(), std::pair(key, rank())) - members.begin();
-  return std::make_unique<Communicator>(
-      bootstrap::DecodeUniqueId(ids[static_cast<std::size_t>(members.front().second)]),
-      static_cast<int>(members.size()), static_cast<int>(place), std::move(options), either);
+  return Join(ControlCall::split, ids[static_cast<std::size_t>(members.front().second)],
+              static_cast<int>(members.size()), static_cast<int>(place), options, either, hold);
+}
+
+void Communicator::AwaitArrivals(ControlCall call, Cancellation cancel) {
+  InControlCall(call, [&] { control_plane_->Barrier(InitDeadline(), cancel); });
+}
+
+std::unique_ptr<Communicator> Communicator::Join(ControlCall call, const tuttiUniqueId& id, int nranks, int rank,
+                                                 const Options& options, Cancellation cancel,
+                                                 bootstrap::RendezvousHold& hold) {
+  bool arrived = false;
+  try {
+    return std::make_unique<Communicator>(bootstrap::DecodeUniqueId(id), nranks, rank, options, cancel, std::nullopt,
+                                          [&] {
+                                            arrived = true;
+                                            AwaitArrivals(call, cancel);
+                                            hold.Release();
+                                          });
+  } catch (...) {
+    if (!arrived) control_plane_->Refuse(RefusalOf(CurrentFailure(), fmt::format("in {}", NameOf(call))));
+    throw;
+  }
 }
 
 std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& excluded, bool exact, const Options& options,
@@ -91,7 +115,8 @@ std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& exclu
   // Other ranks may still wait for this one in a control call, unaware of what ended the communicator.
   if (const auto before = failure()) control_plane_->Refuse(*before);
   const auto deadline = InitDeadline();
-  const auto open = [this] { return bootstrap::EncodeUniqueId(bootstrap::OpenRendezvous(options_.settings)); };
+  bootstrap::RendezvousHold hold;
+  const auto open = [&] { return bootstrap::EncodeUniqueId(bootstrap::OpenRendezvous(options_.settings, &hold)); };
   for (;;) {
     const auto reunited =
         membership_agreement_->Meet(excluded, exact, failure_detector_->Dead(), open, deadline, either);
@@ -103,6 +128,7 @@ std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& exclu
                                                    static_cast<int>(members.size()), static_cast<int>(place), options,
                                                    either, Cancellation(aborted_, &cancel, &alive->one_died()));
       alive.reset();
+      hold.Release();
       membership_agreement_->ties().SayJoined();
       return joined;
     } catch (const Error& error) {
@@ -144,7 +170,8 @@ std::unique_ptr<Communicator> Communicator::Grow(int nranks, const std::optional
     Throw(tuttiInvalidUsage, "none of the {} ranks of comm passed a unique id, which the new ranks need to join",
           size());
   }
-  return std::make_unique<Communicator>(bootstrap::DecodeUniqueId(offer->id), nranks, rank(), options, either);
+  bootstrap::RendezvousHold none;  // the program opened the rendezvous
+  return Join(ControlCall::grow, offer->id, nranks, rank(), options, either, none);
 }
 
 }  // namespace tutti::comm

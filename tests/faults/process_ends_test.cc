@@ -1,12 +1,14 @@
 // A process that forks, exits, or unloads the library while communicators, streams and their threads exist.
 #include <dlfcn.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <thread>
 
@@ -27,6 +29,14 @@ extern "C" __attribute__((visibility("default"))) int madvise(void* memory, std:
     usleep(100'000);
   }
   return static_cast<int>(syscall(SYS_madvise, memory, bytes, advice));
+}
+// A process with this set dies when it is about to connect to another one.
+namespace {
+std::atomic<bool> dies_when_it_connects{false};
+}  // namespace
+extern "C" __attribute__((visibility("default"))) int connect(int fd, const sockaddr* address, socklen_t length) {
+  if (dies_when_it_connects) kill(getpid(), SIGKILL);
+  return static_cast<int>(syscall(SYS_connect, fd, address, length));
 }
 // Present when the address sanitizer is. Its allocator (GCC 12's) may be left locked in a child of fork().
 extern "C" void __asan_init(void) __attribute__((weak));
@@ -160,6 +170,28 @@ TEST(ProcessEnds, AChildHasNoneOfItsParentsOpenGroup) {
     EXPECT_EQ(out[0], 2);
     for (const auto comm : {pair[0], pair[1], joined[0], joined[1]}) EXPECT_TRUE(Ok(tuttiCommDestroy(comm)));
   });
+}
+
+// After the exchange of a split and before its first message to the new communicator's ranks: while these cannot tell it
+// from a late rank, the old communicator can.
+TEST(ProcessEnds, AtTheMeetingOfASplitIsToldAtOnce) {
+  for (const char* hosts : {"1", "3"}) {
+    SCOPED_TRACE(hosts);
+    RunRanks(3,
+             [](Rank& self) {
+               auto comm = self.Join();
+               std::vector<float> data(1, 1);
+               ASSERT_TRUE(Ok(AllReduce(comm, data)));
+               if (self.rank() == 2) dies_when_it_connects = true;
+               Comm child;
+               EXPECT_TRUE(Fails(tuttiCommSplit(comm, 0, self.rank(), child.address(), nullptr), tuttiRemoteError,
+                                 {"rank 2 "}));
+             },
+             // The limit comes long before the time-out.
+             {.limit = std::chrono::seconds(60),
+              .environment = {{"TUTTI_INIT_TIMEOUT_MS", "300000"}, {"TUTTI_VIRTUAL_HOSTS", hosts}},
+              .may_die = {2}});
+  }
 }
 
 // POSIX lets the first thread end before the others. The process goes on, but much of /proc/self is gone, and other
