@@ -129,11 +129,8 @@ tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t* 
     }
     const auto options = OptionsOf(launch::Usable(handle), config);
     const auto parent = handle.shared_from_this();
-    const auto turn = std::make_shared<launch::ControlTurn>(parent);
     const auto split = [=](const std::atomic<bool>& cancel) {
-      const auto taken = turn->Take(&cancel);
-      const std::lock_guard lock(*parent->communicator);
-      return parent->communicator->Split(color, key, options, cancel);
+      return launch::Alive(*parent).Split(color, key, options, cancel);
     };
     if (color >= 0) {
       return launch::JoinInto(newcomm, -1, 0, options, comm, [=](tuttiComm& child) { return split(child.cancel); });
@@ -160,7 +157,6 @@ tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excludeRanks, int exc
     if (flags == TUTTI_SHRINK_ABORT) made.Revoke();
     const auto parent = handle.shared_from_this();
     return launch::JoinInto(newcomm, -1, 0, options, comm, [=](tuttiComm& child) {
-      const std::lock_guard lock(*parent->communicator);
       return parent->communicator->Shrink(excluded, exact, options, child.cancel);
     });
   });
@@ -184,11 +180,8 @@ tuttiResult_t tuttiCommGrow(tuttiComm_t comm, int nranks, const tuttiUniqueId* i
     const auto given = id == nullptr ? std::nullopt : std::optional(*id);
     const auto options = OptionsOf(usable, config);
     const auto parent = handle.shared_from_this();
-    const auto turn = std::make_shared<launch::ControlTurn>(parent);
     return launch::JoinInto(newcomm, -1, 0, options, comm, [=](tuttiComm& child) {
-      const auto taken = turn->Take(&child.cancel);
-      const std::lock_guard lock(*parent->communicator);
-      return parent->communicator->Grow(nranks, given, options, child.cancel);
+      return launch::Alive(*parent).Grow(nranks, given, options, child.cancel);
     });
   });
 }

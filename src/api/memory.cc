@@ -1,6 +1,7 @@
 // The C boundary of memory, windows and streams.
 #include "src/memory/memory.h"
 
+#include "src/launch/control_use.h"
 #include "src/launch/group.h"
 
 using namespace tutti;  // NOLINT: this file is the C boundary of that namespace
@@ -42,16 +43,14 @@ tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle) {
 tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size, tuttiWindow_t* win, int winFlags) {
   return launch::Guard(comm, [&] {
     const launch::Operating operating(comm);
-    auto& communicator = launch::Usable(operating.handle());
+    launch::Usable(operating.handle());
     launch::CheckOutput("buff", buff);
     launch::CheckOutput("win", win);
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
     if (winFlags != TUTTI_WIN_DEFAULT)
       Throw(tuttiInvalidArgument, "winFlags is {}; only TUTTI_WIN_DEFAULT exists", winFlags);
-    launch::ControlTurn turn(operating.handle().shared_from_this());
-    const auto taken = turn.Take();
-    const std::lock_guard lock(communicator);
-    *win = communicator.RegisterWindow(buff, size);
+    const launch::ControlUse use(operating.handle());
+    *win = launch::Usable(operating.handle()).RegisterWindow(buff, size);
   });
 }
 
@@ -89,23 +88,19 @@ tuttiResult_t tuttiCommWindowPointer(tuttiComm_t comm, tuttiWindow_t win, int pe
 tuttiResult_t tuttiCommSuspend(tuttiComm_t comm, int flags) {
   return launch::Guard(comm, [&] {
     const launch::Operating operating(comm);
-    auto& communicator = launch::Alive(operating.handle());
+    launch::Alive(operating.handle());
     if (flags != TUTTI_SUSPEND_MEM) Throw(tuttiInvalidArgument, "flags is {:#x}; it must be TUTTI_SUSPEND_MEM", flags);
-    launch::ControlTurn turn(operating.handle().shared_from_this());
-    const auto taken = turn.Take();
-    const std::lock_guard lock(communicator);
-    communicator.Suspend();
+    const launch::ControlUse use(operating.handle());
+    launch::Alive(operating.handle()).Suspend();
   });
 }
 
 tuttiResult_t tuttiCommResume(tuttiComm_t comm) {
   return launch::Guard(comm, [&] {
     const launch::Operating operating(comm);
-    auto& communicator = launch::Alive(operating.handle());
-    launch::ControlTurn turn(operating.handle().shared_from_this());
-    const auto taken = turn.Take();
-    const std::lock_guard lock(communicator);
-    communicator.Resume();
+    launch::Alive(operating.handle());
+    const launch::ControlUse use(operating.handle());
+    launch::Alive(operating.handle()).Resume();
   });
 }
 

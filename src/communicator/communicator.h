@@ -83,6 +83,7 @@ class Communicator {
     if (busy_.exchange(true, std::memory_order_acquire)) [[unlikely]]
       LockSlowly();
   }
+  bool try_lock() { return !busy_.exchange(true, std::memory_order_acquire); }
   void unlock() { busy_.store(false, std::memory_order_release); }
 
   // Throws tuttiInvalidArgument if the call cannot run as given: in place by a program that does not support it. Local.

@@ -6,15 +6,15 @@
 namespace tutti::launch {
 namespace {
 
-std::unique_ptr<Turn> TakeTurn(const std::shared_ptr<tuttiComm>& handle) {
-  return std::make_unique<Turn>(std::shared_ptr<Turns>(handle, &handle->turns));
-}
-
 bool AwaitTurn(const tuttiComm& handle, const Turn& turn) {
   return turn.Await([&] { return handle.life.Look().aborting(); });
 }
 
 }  // namespace
+
+std::unique_ptr<Turn> TakeTurn(const std::shared_ptr<tuttiComm>& handle) {
+  return std::make_unique<Turn>(std::shared_ptr<Turns>(handle, &handle->turns));
+}
 
 void Entries::EnterOperation(const std::shared_ptr<tuttiComm>& handle) {
   if (inside_.contains(handle)) return;

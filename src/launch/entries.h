@@ -2,9 +2,10 @@
 // given more than once counts once.
 //
 // The calls of one communicator run in the order in which they were made, whichever streams they are on. So a call that
-// is put on a stream, and one that is made while others wait on streams, takes a turn on each of its communicators.
-// Calls cannot block each other forever this way: turns are taken, and calls put on streams, under QueueingOrder(). So
-// "made before" is one order for all calls of the process, and the first call that is not done waits for none of them.
+// is put on a stream, a control call (split, shrink, windows, ...), and one that is made while others wait takes a turn
+// on each of its communicators. Calls cannot block each other forever this way: turns are taken, and calls put on
+// streams, under QueueingOrder(). So "made before" is one order for all calls of the process, and the first call that is
+// not done waits for none of them.
 //
 // Thread-safety: each object is used by one thread at a time.
 #pragma once
@@ -18,6 +19,8 @@ namespace tutti::launch {
 
 // Calls wait on streams, so that a call made now needs a turn.
 inline bool CallsWait(const tuttiComm& handle) { return handle.life.Look().pending() != 0; }
+// The next turn on the communicator. REQUIRES: QueueingOrder() is held.
+std::unique_ptr<Turn> TakeTurn(const std::shared_ptr<tuttiComm>& handle);
 
 class PendingHandles;
 

@@ -120,26 +120,30 @@ tuttiResult_t Dispatch(std::vector<Call> calls) {
   return gone == tuttiSuccess ? RunCalls(calls, entries, host::WhoWaits::caller) : gone;
 }
 
+struct TurnedJoin {
+  Join join;
+  std::shared_ptr<Turn> turn;  // on the join's parent; null without one
+};
+
 // Runs all joins at once, each in its own thread. Returns the first failure, which this thread remembers.
-tuttiResult_t RunJoins(std::vector<Join> joins) {
-  if (joins.size() == 1) return joins[0].body(false);
+tuttiResult_t RunJoins(std::vector<TurnedJoin> joins) {
+  if (joins.size() == 1) return joins[0].join.body(false, std::move(joins[0].turn));
   std::vector<Error> results(joins.size(), Error(tuttiSuccess, ""));
   std::vector<std::thread> threads;
   threads.reserve(joins.size());
   try {
     for (std::size_t i = 0; i < joins.size(); ++i) {
       threads.push_back(QuietThread([&, i] {
-        const auto code = joins[i].body(false);
+        const auto code = joins[i].join.body(false, std::move(joins[i].turn));
         if (code != tuttiSuccess) results[i] = Error(code, LastError(nullptr));
-        joins[i].body = nullptr;  // also ends its turn among the parent's control calls
       }));
     }
   } catch (const std::system_error& error) {
     // The joins that were started would wait for those that were not.
-    for (const auto& join : joins) join.runner->cancel.store(true, std::memory_order_relaxed);
+    for (const auto& each : joins) each.join.runner->cancel.store(true, std::memory_order_relaxed);
     const Error failure(tuttiSystemError,
                         fmt::format("cannot start a thread for each communicator to join: {}", error.what()));
-    for (auto i = threads.size(); i < joins.size(); ++i) joins[i].fail(failure);
+    for (auto i = threads.size(); i < joins.size(); ++i) joins[i].join.fail(failure);
     for (auto& thread : threads) thread.join();
     return Remember(nullptr, failure);
   }
@@ -172,39 +176,41 @@ tuttiResult_t SubmitElsewhere(tuttiComm& handle, const plan::Operation& operatio
   return RunHere(handle, operation);
 }
 
-tuttiResult_t DispatchJoins(std::vector<Join> joins) {
-  std::vector<Join> here;
-  bool in_progress = false;
-  std::optional<Error> failure;
-  for (auto& join : joins) {
-    if (join.runner->blocking) {
-      here.push_back(std::move(join));
-      continue;
-    }
-    const auto refused = Guard(nullptr, [&] {
-      Entries entries;  // until it counts as pending
-      const auto pending = std::make_shared<PendingHandles>();
-      for (const auto& handle : join.waiting) {
-        entries.EnterJoin(handle);
-        pending->Add(handle);
-      }
-      join.runner->background->Enqueue([body = std::move(join.body), pending] {
-        const auto result = body(true);
-        pending->End();
-        return result;
-      });
-    });
-    if (refused == tuttiSuccess) {
-      in_progress = true;
-      continue;
-    }
-    const Error why(refused, LastError(nullptr));
-    join.fail(why);
-    if (!failure) failure = why;
+// REQUIRES: QueueingOrder() is held.
+void QueueJoin(Join& join, std::shared_ptr<Turn> turn) {
+  Entries entries;  // until it counts as pending
+  const auto pending = std::make_shared<PendingHandles>();
+  for (const auto& handle : join.waiting) {
+    entries.EnterJoin(handle);
+    pending->Add(handle);
   }
+  join.runner->background->Enqueue([body = std::move(join.body), pending, turn = std::move(turn)]() mutable {
+    const auto result = body(true, std::move(turn));
+    pending->End();
+    return result;
+  });
+}
+
+tuttiResult_t DispatchJoins(std::vector<Join> joins) {
+  std::vector<TurnedJoin> here;
+  std::vector<std::pair<Join, Error>> refused;
+  {
+    const std::lock_guard lock(QueueingOrder());
+    for (auto& join : joins) {
+      std::shared_ptr<Turn> turn = join.parent == nullptr ? nullptr : TakeTurn(join.parent);
+      if (join.runner->blocking) {
+        here.push_back({std::move(join), std::move(turn)});
+        continue;
+      }
+      const auto result = Guard(nullptr, [&] { QueueJoin(join, std::move(turn)); });
+      if (result != tuttiSuccess) refused.emplace_back(std::move(join), Error(result, LastError(nullptr)));
+    }
+  }
+  const bool in_progress = here.size() + refused.size() < joins.size();
+  for (const auto& [join, why] : refused) join.fail(why);
   const auto result = here.empty() ? tuttiSuccess : RunJoins(std::move(here));
   if (result != tuttiSuccess) return result;
-  if (failure) return Remember(nullptr, *failure);
+  if (!refused.empty()) return Remember(nullptr, refused.front().second);
   return in_progress ? tuttiInProgress : tuttiSuccess;
 }
 

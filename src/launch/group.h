@@ -61,9 +61,10 @@ inline bool RunsInCaller(const tuttiComm& handle) {
 // Joins a communicator, or takes part in a join that other ranks need.
 struct Join {
   std::shared_ptr<tuttiComm> runner;                // runs the join: blocking, here; else in its background
+  std::shared_ptr<tuttiComm> parent;                // takes a turn among the calls on it; may be null
   std::vector<std::shared_ptr<tuttiComm>> waiting;  // once the join is queued, their Finalize and Destroy wait for it
-  // `pending`: whether the handles in `waiting` count it as pending.
-  std::function<tuttiResult_t(bool pending)> body;
+  // `pending`: whether the handles in `waiting` count it as pending. `turn`: on the parent; null without one.
+  std::function<tuttiResult_t(bool pending, std::shared_ptr<Turn> turn)> body;
   std::function<void(const Error&)> fail;  // called instead of `body` if that cannot begin
 };
 // Like Submit. The joins of one group run concurrently.

@@ -103,14 +103,6 @@ comm::Communicator& Made(tuttiComm& handle) {
   throw Error(handle.background_failure, handle.last_error);
 }
 
-void ControlTurn::Await(const std::atomic<bool>* cancel) const {
-  const auto aborting = [this] { return handle_->life.Look().aborting(); };
-  const auto canceled = [cancel] { return cancel != nullptr && cancel->load(std::memory_order_relaxed); };
-  if (turn_.Await([&] { return aborting() || canceled(); })) return;
-  if (aborting()) ThrowGone();
-  Throw(tuttiInvalidUsage, "the communicator was aborted in this process while it was being made");
-}
-
 tuttiResult_t Remember(tuttiComm* handle, const Error& error) {
   // Every message to a person passes here, including those from peers.
   const std::string text = Printable(error.what());

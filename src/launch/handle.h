@@ -36,10 +36,7 @@ struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
   // Runs the work of a non-blocking communicator, its joining first.
   std::shared_ptr<tutti::launch::Stream> background;
 
-  // Control calls (Split, Grow, windows) take these, so that all ranks run them in the same order, even if several wait in
-  // the background or in a group: see ControlTurn.
-  tutti::launch::Turns control_turns;
-  // Calls that wait on streams take these, and so do calls made meanwhile.
+  // Control calls take these, calls that wait on streams, and calls made meanwhile: see entries.h.
   tutti::launch::Turns turns;
 
   std::mutex mutex;                                 // guards the rest
@@ -121,32 +118,6 @@ inline comm::Communicator& Usable(tuttiComm& handle) {
   communicator.RequireResumed();
   return communicator;
 }
-
-// The turn of a control call among those of one communicator.
-class ControlTurn {
- public:
-  explicit ControlTurn(std::shared_ptr<tuttiComm> handle)
-      : handle_(std::move(handle)), turn_(std::shared_ptr<Turns>(handle_, &handle_->control_turns)) {}
-  // Returns when all turns before this one are over; the result's destructor ends this one. Throws if the communicator,
-  // or the one being made with `cancel`, is aborted before that.
-  struct Taken {
-    Turn& turn;
-    explicit Taken(Turn& mine) : turn(mine) {}
-    ~Taken() { turn.End(); }
-    Taken(const Taken&) = delete;
-    Taken& operator=(const Taken&) = delete;
-  };
-  Taken Take(const std::atomic<bool>* cancel = nullptr) {
-    Await(cancel);
-    return Taken(turn_);
-  }
-
- private:
-  void Await(const std::atomic<bool>* cancel) const;
-
-  const std::shared_ptr<tuttiComm> handle_;
-  Turn turn_;
-};
 
 // Keeps a failure for tuttiGetLastError (of the handle, or of this thread when it is null) and returns its code.
 tuttiResult_t Remember(tuttiComm* handle, const Error& error);

@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "base/extension.h"
-#include "src/launch/entries.h"
+#include "src/launch/control_use.h"
 
 namespace tutti::launch {
 namespace {
@@ -69,13 +69,20 @@ tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const comm::Optio
     Join join;
     join.runner = handle;
     join.waiting.push_back(handle);
-    if (parent != nullptr) join.waiting.push_back(parent->shared_from_this());
-    join.body = [handle, out, users = join.waiting, options, parent, make = std::move(make)](bool pending) {
+    if (parent != nullptr) join.waiting.push_back(join.parent = parent->shared_from_this());
+    join.body = [handle, out, users = join.waiting, options, parent, make = std::move(make)](
+                    bool pending, std::shared_ptr<Turn> turn) {
       Entries entries;
       const auto result = Guard(handle.get(), [&] {
         for (const auto& user : users) EnterWork(entries, user, pending);
-        MakeIn(*handle, make, options, parent);
+        const auto make_in_turn = [&](tuttiComm& child) {
+          std::optional<ControlUse> use;
+          if (parent != nullptr) use.emplace(*parent, turn, &child.cancel);
+          return make(child);
+        };
+        MakeIn(*handle, make_in_turn, options, parent);
       });
+      turn = nullptr;  // perhaps it was not used
       if (result == tuttiSuccess) return result;
       const Error failure(result, LastError(nullptr));
       entries.LeaveAll();
@@ -94,11 +101,12 @@ tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const comm::Optio
 }
 
 tuttiResult_t TakePart(const std::shared_ptr<tuttiComm>& parent, std::function<void()> work) {
-  Join join{parent, {parent}, {}, [](const Error&) {}};
-  join.body = [parent, work = std::move(work)](bool pending) {
+  Join join{parent, parent, {parent}, {}, [](const Error&) {}};
+  join.body = [parent, work = std::move(work)](bool pending, std::shared_ptr<Turn> turn) {
     return Guard(parent.get(), [&] {
       Entries entries;
       EnterWork(entries, parent, pending);
+      const ControlUse use(*parent, std::move(turn), &parent->cancel);
       work();
     });
   };
