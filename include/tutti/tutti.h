@@ -30,7 +30,9 @@
  *               reported on every rank, naming both calls. Calls that several threads make on one stream are ordered by
  *               when they return; this order must be the same on all ranks. Calls of one thread run in the order in
  *               which it makes them, also if some of them are on streams, or on several: a call waits for earlier
- *               ones on its communicator. (The work of CUDA streams is ordered by CUDA's rules alone.)
+ *               ones on its communicator; puts and signals wait for no tuttiWaitSignal. This holds for control calls
+ *               (split, shrink, windows, ...), too. Programs without a cycle of such waits do not deadlock:
+ *               docs/lifecycles.md, "A legal program". (The work of CUDA streams is ordered by CUDA's rules alone.)
  * Processes     A communicator or stream belongs to the process that made it. In a child of fork() every call on it
  *               returns tuttiInvalidUsage; the child may make its own communicators and streams. A process may exit
  *               while they are alive; its peers detect that. Peers on the same host do not detect that a rank calls
@@ -252,7 +254,8 @@ typedef TUTTI_ENUM {
   tuttiStatGpuMemTotal = 3    /* what is allocated now */
 } tuttiCommMemStat_t;
 TUTTI_API tuttiResult_t tuttiCommMemStats(tuttiComm_t comm, tuttiCommMemStat_t stat, uint64_t* value);
-/* *asyncError: tuttiSuccess, tuttiInProgress (non-blocking work pending), or the failure since. */
+/* *asyncError: tuttiSuccess, tuttiInProgress (non-blocking work pending), or the failure since. A failure that leaves comm
+ * usable is told once. */
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError);
 TUTTI_API tuttiResult_t tuttiCommCount(const tuttiComm_t comm, int* count);
 TUTTI_API tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int* rank);
@@ -418,8 +421,9 @@ TUTTI_API tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t 
                                   tuttiStream_t stream);
 
 /* Calls between Start and the matching End are collected and run together at End: they progress concurrently, so
- * several communicators of one process, or sends and receives in any order, cannot block each other. Groups nest. If a
- * call in a group fails, the outermost End runs nothing and returns the call's failure. */
+ * several communicators of one process, or sends and receives in any order, cannot block each other. Each communicator's
+ * calls begin as soon as they can, and a group that waits holds no other communicator. Groups nest. If a call in a group
+ * fails, the outermost End runs nothing and returns the call's failure. */
 TUTTI_API tuttiResult_t tuttiGroupStart(void);
 TUTTI_API tuttiResult_t tuttiGroupEnd(void);
 /* Ends a group without running it. *simInfo: the time that its calls would take by the cost model, one after the other
@@ -499,7 +503,7 @@ TUTTI_API tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream);
 /* Waits for queued work, then frees. If several threads call it, one succeeds; the other calls, and later ones, return
  * tuttiInvalidArgument. */
 TUTTI_API tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream);
-/* Waits for queued work; returns the first failure since the last synchronise. */
+/* Waits for the work queued before; returns the first failure since the last synchronise. */
 TUTTI_API tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream);
 /* tuttiSuccess: idle; tuttiInProgress: busy; else the first failure since the last synchronise. */
 TUTTI_API tuttiResult_t tuttiStreamQuery(tuttiStream_t stream);

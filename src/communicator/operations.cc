@@ -69,17 +69,14 @@ Active Operations::BeginOneSided(const plan::Operation& operation) {
   return active;
 }
 
-bool Operations::AdvanceOneSided(const Active& active) {
-  const auto& operation = *active.operation;
-  if (operation.collective == schedule::Collective::wait_signal) {
-    if (!signals_.Take(operation.root, operation.signal, operation.count)) return false;
-  } else {
-    if (operation.count > 0) std::memmove(operation.output, operation.input, operation.count * SizeOf(operation.type));
-    signals_.Send(operation.root, operation.signal);
-  }
+void Operations::Send(const plan::Operation& operation) const {
+  if (operation.count > 0) std::memmove(operation.output, operation.input, operation.count * SizeOf(operation.type));
+  signals_.Send(operation.root, operation.signal);
+}
+
+void Operations::EndOneSided(const Active& active) {
   recorder_.End(active.record, Ticks());
   if (parts_.trace != nullptr) AddToTrace(active, tuttiAlgorithmNone);
-  return true;
 }
 
 void Operations::AddToTrace(const Active& active, tuttiAlgorithm_t algorithm) {

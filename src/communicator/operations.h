@@ -1,7 +1,7 @@
 // The host operations of a communicator, in order: each gets its plan and its number, is recorded where peers can read
 // it, is bound to its buffers, and is counted when it ends.
 //
-// Thread-safety: the thread that drives the communicator; last_algorithm() from any thread.
+// Thread-safety: the thread that drives the communicator; last_algorithm() and Send() from any thread.
 #pragma once
 
 #include <atomic>
@@ -76,10 +76,13 @@ class Operations {
     if (active.operation->observed != nullptr) active.operation->observed->End();
     return Count(active, Ticks()) ? parts_.failure_detector.Audit() : std::nullopt;
   }
-  // The same for one-sided operations. The rank that is signalled sleeps, perhaps, and must be woken.
+  // The same for one-sided operations.
   Active BeginOneSided(const plan::Operation& operation);
-  // Does what can be done; true: the operation has ended.
-  bool AdvanceOneSided(const Active& active);
+  void EndOneSided(const Active& active);
+  // Takes the signals that the operation waits for, if they have come; it may be ended then.
+  bool Take(const plan::Operation& wait) { return signals_.Take(wait.root, wait.signal, wait.count); }
+  // Puts and signals, from any thread. The rank that is signalled sleeps, perhaps, and must be woken.
+  void Send(const plan::Operation& operation) const;
   // The first part of End; the operation ends at `now`. True: it is time to check the other ranks
   // (FailureDetector::Audit).
   bool Count(const Active& active, std::int64_t now);

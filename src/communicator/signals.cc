@@ -5,9 +5,9 @@
 namespace tutti::comm {
 
 void Signals::Send(int peer, std::uint8_t signal) const {
-  // Nobody else writes it.
-  std::atomic_ref count(Counts(fabric_.rank(), peer)[signal]);
-  count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  // Release, and each count continues the others' release sequence: who takes this signal and those of other threads
+  // sees what all of them have written before.
+  std::atomic_ref(Counts(fabric_.rank(), peer)[signal]).fetch_add(1, std::memory_order_release);
 }
 
 bool Signals::Take(int peer, std::uint8_t signal, std::uint64_t count) {

@@ -1,7 +1,7 @@
 // Signals between ranks of one host, on host memory: in its own segment each rank counts what it has sent to each other
 // one, and keeps to itself how many of the others' it has taken.
 //
-// Thread-safety: the thread that drives the communicator.
+// Thread-safety: Send, any thread; Take, the thread that drives the communicator.
 #pragma once
 
 #include <array>

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <future>
-#include <map>
 #include <mutex>
 #include <string>
+
+#include "src/launch/shared_task.h"
 
 namespace tutti::launch {
 
@@ -13,112 +13,148 @@ tuttiResult_t Conclude(tuttiComm& handle, const std::optional<Error>& failure) {
   return failure ? Remember(&handle, *failure) : tuttiSuccess;
 }
 
-tuttiResult_t RunCalls(const std::vector<Call>& calls, Entries& entries, host::WhoWaits who) {
-  if (calls.size() == 1 && calls[0].operation.collective_call()) {
-    auto& communicator = *calls[0].handle->communicator;
-    const std::lock_guard lock(communicator);
-    return Conclude(*calls[0].handle, RunOne(communicator, calls[0].operation, who));
+namespace {
+
+bool Waits(const plan::Operation& operation) { return operation.collective == schedule::Collective::wait_signal; }
+
+// REQUIRES: QueueingOrder() is held.
+void TakeTurns(std::span<Part> parts) {
+  for (auto& part : parts) {
+    part.admission->TakeTurn(part.sends                                    ? TurnKind::sends
+                             : std::ranges::any_of(part.operations, Waits) ? TurnKind::awaits_signal
+                                                                           : TurnKind::usual);
   }
-  std::vector<Launched> launched;
-  std::map<const comm::Communicator*, tuttiComm*> handles;
-  for (const auto& call : calls) {
-    launched.push_back({call.handle->communicator.get(), call.operation});
-    handles.emplace(call.handle->communicator.get(), call.handle.get());
-  }
-  const auto failure = RunAll(launched, who, [&](comm::Communicator& communicator, const auto& own) {
-    auto& handle = *handles.at(&communicator);
-    Conclude(handle, own);
-    entries.Leave(handle);
-  });
-  return failure ? Remember(nullptr, *failure) : tuttiSuccess;
 }
 
-namespace {
+// A call by itself, without a group's book-keeping.
+std::optional<Error> RunAlone(Part& part, host::WhoWaits who) {
+  auto failure = std::optional(AbortedBefore(*part.admission));
+  if (part.admission->Await() == Admission::State::inside) {
+    auto& communicator = *part.admission->handle().communicator;
+    const std::lock_guard lock(communicator);
+    failure = RunOne(communicator, part.operations.front(), who);
+  }
+  EndPart(part, failure);
+  return failure;
+}
+
+bool IsOneCollective(std::span<const Part> parts) {
+  return parts.size() == 1 && parts.front().operations.size() == 1 &&
+         parts.front().operations.front().collective_call();
+}
+
+tuttiResult_t RunHere(std::vector<Part> parts) {
+  if (parts.size() > 1 || CallsWait(parts.front().admission->handle())) {
+    const std::lock_guard lock(QueueingOrder());
+    TakeTurns(parts);
+  }
+  std::optional<Error> failure;
+  if (IsOneCollective(parts)) {
+    failure = RunAlone(parts.front(), host::WhoWaits::caller);
+  } else {
+    GroupRun run(parts);
+    run.Drive(
+        host::WhoWaits::caller, [](std::size_t) { return true; }, [] { return false; });
+    failure = run.failure();
+  }
+  return failure ? Remember(nullptr, *failure) : tuttiSuccess;
+}
 
 // Calls that wait on streams until they run. An abort does not wait for them: the calls of an aborted communicator are
 // skipped, and the others run without them.
 class QueuedCalls {
  public:
-  // REQUIRES: all calls' handles are entered; QueueingOrder() is held. Throws tuttiSystemError if there are too many.
-  explicit QueuedCalls(std::vector<Call> calls) : calls_(std::move(calls)) {
-    for (const auto& call : calls_) pending_.Add(call.handle);
-    pending_.TakeTurns();
-  }
+  QueuedCalls(std::vector<Part> parts, host::WhoWaits who) : parts_(std::move(parts)), who_(who) {}
 
-  tuttiResult_t Run(host::WhoWaits who) {
-    const auto result = GuardResult(nullptr, [&] { return RunThose(who); });
-    // Must end before the result is visible.
-    pending_.End();
-    return result;
+  // SharedTask::Work.
+  std::optional<tuttiResult_t> Run(const SharedTask& task, const std::function<bool()>& stop) {
+    std::optional<Error> failure;
+    bool over = true;
+    const auto result = Guard(nullptr, [&] {
+      if (IsOneCollective(parts_)) {
+        failure = RunAlone(parts_.front(), who_);
+        return;
+      }
+      if (!run_) run_.emplace(parts_);
+      over = run_->Drive(
+          who_, [&](std::size_t stream) { return task.HasArrived(stream); }, stop);
+      failure = run_->failure();
+    });
+    if (!over) return std::nullopt;
+    run_.reset();
+    parts_.clear();  // nothing may be pending once the result is visible
+    if (result == tuttiSuccess && failure) Remember(nullptr, *failure);
+    const auto code = failure ? failure->code() : result;
+    if (code != tuttiSuccess) sentence_ = LastError(nullptr);
+    return code;
   }
-
-  // Returns a predicate that is true if none of the calls on `stream` will run.
-  static std::function<bool()> IsVoid(const std::vector<Call>& calls, const Stream* stream) {
-    std::vector<std::shared_ptr<tuttiComm>> handles;
-    for (const auto& call : calls) {
-      if (call.place.stream.get() == stream) handles.push_back(call.handle);
-    }
-    return [handles = std::move(handles)] {
-      return std::ranges::all_of(handles, [](const auto& handle) { return handle->life.Look().aborting(); });
-    };
-  }
+  // Of the failure that Run returned.
+  const std::string& sentence() const { return sentence_; }
 
  private:
-  tuttiResult_t RunThose(host::WhoWaits who) {
-    Entries entries;
-    std::vector<Call> alive;
-    std::optional<Error> gone;
-    for (auto& call : calls_) {
-      if (entries.EnterInTurn(call.handle, pending_)) {
-        alive.push_back(std::move(call));
-      } else {
-        gone = Error(tuttiRemoteError, "comm was aborted before a call that was queued on a stream began");
-        Remember(call.handle.get(), *gone);
-      }
-    }
-    const auto result = alive.empty() ? tuttiSuccess : RunCalls(alive, entries, who);
-    return result == tuttiSuccess && gone ? gone->code() : result;
-  }
-
-  std::vector<Call> calls_;
-  PendingHandles pending_;
+  std::vector<Part> parts_;
+  const host::WhoWaits who_;
+  std::optional<GroupRun> run_;
+  std::string sentence_;
 };
 
-}  // namespace
-
-tuttiResult_t Queue(std::vector<Call> calls, Entries& entries) {
-  std::vector<SharedPart> parts;
-  bool waits = false;
-  bool in_progress = false;
-  for (const auto& call : calls) {
-    const auto& stream = call.place.stream;
-    if (stream == nullptr) {
-      waits = true;
-    } else if (std::ranges::none_of(parts, [&](const auto& part) { return part.stream == stream; })) {
-      parts.push_back({stream, QueuedCalls::IsVoid(calls, stream.get())});
+// Returns a predicate that is true if none of the calls on the stream will run.
+std::function<bool()> IsVoid(std::span<const Part> parts, std::size_t stream) {
+  std::vector<std::shared_ptr<tuttiComm>> handles;
+  for (const auto& part : parts) {
+    if (std::ranges::find(part.streams, stream) != part.streams.end()) {
+      handles.push_back(part.admission->handle().shared_from_this());
     }
-    in_progress = in_progress || (stream != nullptr && stream == call.handle->background);
   }
-  for (auto& call : calls) call.place.stream = nullptr;  // a task must not hold its own stream
-  const auto outcome = std::make_shared<std::promise<tuttiResult_t>>();
-  auto future = outcome->get_future();
-  // A caller that waits for some of them does no other work.
-  const auto who = waits ? host::WhoWaits::caller : host::WhoWaits::stream;
-  const auto sentence = std::make_shared<std::string>();
+  return [handles = std::move(handles)] {
+    return std::ranges::all_of(handles, [](const auto& handle) { return handle->life.Look().aborting(); });
+  };
+}
+
+tuttiResult_t Queue(std::vector<Part> parts, const std::vector<std::shared_ptr<Stream>>& streams) {
+  std::vector<Participant> participants;
+  for (const auto& stream : streams) participants.push_back({stream, IsVoid(parts, participants.size())});
+  const auto caller = std::ranges::find(streams, nullptr);
+  const bool waits = caller != streams.end();
+  const bool in_progress = std::ranges::any_of(parts, &Part::in_background);
+  std::shared_ptr<QueuedCalls> queued;
+  std::shared_ptr<SharedTask> task;
   {
     const std::lock_guard lock(QueueingOrder());
-    const auto queued = std::make_shared<QueuedCalls>(std::move(calls));
-    EnqueueOnAll(parts, [queued, outcome, who, sentence] {
-      const auto result = queued->Run(who);
-      if (result != tuttiSuccess) *sentence = LastError(nullptr);
-      outcome->set_value(result);
-      return result;
+    TakeTurns(parts);
+    for (auto& part : parts) part.admission->WaitOutside();
+    // A caller that waits for some of them does no other work.
+    queued = std::make_shared<QueuedCalls>(std::move(parts), waits ? host::WhoWaits::caller : host::WhoWaits::stream);
+    task = EnqueueOnAll(participants, [queued](const SharedTask& shared, const std::function<bool()>& stop) {
+      return queued->Run(shared, stop);
     });
   }
   if (!waits) return in_progress ? tuttiInProgress : tuttiSuccess;
-  entries.LeaveAll();  // they count as pending; aborting one must not wait for the others' streams
-  const auto result = future.get();
-  return result == tuttiSuccess ? result : Remember(nullptr, Error(result, *sentence));
+  const auto result = task->Arrive(static_cast<std::size_t>(caller - streams.begin()), [] { return false; });
+  return result == tuttiSuccess ? result : Remember(nullptr, Error(result, queued->sentence()));
+}
+
+}  // namespace
+
+void GroupOfCalls::Add(const Call& call) {
+  const bool sends = call.operation.one_sided() && !Waits(call.operation);
+  auto part = std::ranges::find_if(
+      parts_, [&](const Part& each) { return each.sends == sends && &each.admission->handle() == call.handle.get(); });
+  if (part == parts_.end()) {
+    // Those that send come first.
+    part = parts_.insert(sends ? parts_.begin() : parts_.end(), Part{Admission::ForOperation(call.handle), {}, sends});
+  }
+  part->operations.push_back(call.operation);
+  const auto& stream = call.place.stream;
+  part->in_background = part->in_background || (stream != nullptr && stream == call.handle->background);
+  const auto place = static_cast<std::size_t>(std::ranges::find(streams_, stream) - streams_.begin());
+  if (place == streams_.size()) streams_.push_back(stream);
+  if (std::ranges::find(part->streams, place) == part->streams.end()) part->streams.push_back(place);
+}
+
+tuttiResult_t GroupOfCalls::Run(GroupOfCalls calls) {
+  const bool here = calls.streams_.size() == 1 && calls.streams_.front() == nullptr;
+  return here ? RunHere(std::move(calls.parts_)) : Queue(std::move(calls.parts_), calls.streams_);
 }
 
 }  // namespace tutti::launch

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "src/launch/entries.h"
-#include "src/launch/launcher.h"
+#include "src/launch/group_run.h"
+#include "src/launch/stream.h"
 
 namespace tutti::launch {
 
@@ -27,12 +27,20 @@ struct Call {
 // Returns the code of the failure, if any, which `handle` and this thread remember.
 tuttiResult_t Conclude(tuttiComm& handle, const std::optional<Error>& failure);
 
-// Runs the calls in this thread, whatever their places say. REQUIRES: all calls' handles are entered, and have their
-// turns. Each handle is left as soon as its own part is over.
-tuttiResult_t RunCalls(const std::vector<Call>& calls, Entries& entries, host::WhoWaits who);
+// The calls of one group on host memory, as parts, and the streams that they are on.
+class GroupOfCalls {
+ public:
+  // Enters the call's communicator. Throws what Operating throws.
+  void Add(const Call& call);
+  bool empty() const { return parts_.empty(); }
+  // Runs the calls. Puts them on their streams, if there are any; waits for those without a stream, which run together
+  // with the others. Returns the code of the first failure, which this thread remembers. Throws
+  // tuttiInvalidArgument if a stream takes no more tasks, and tuttiSystemError if too many calls wait.
+  static tuttiResult_t Run(GroupOfCalls calls);
 
-// Puts the calls on their streams. Waits for calls without a stream, which run together with the others. REQUIRES: all
-// calls' handles are entered.
-tuttiResult_t Queue(std::vector<Call> calls, Entries& entries);
+ private:
+  std::vector<Part> parts_;
+  std::vector<std::shared_ptr<Stream>> streams_;  // null: the caller
+};
 
 }  // namespace tutti::launch

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "src/diagnostics/patience.h"
+#include "src/launch/shared_task.h"
 
 namespace tutti::launch {
 

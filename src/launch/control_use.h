@@ -7,7 +7,7 @@
 #include <atomic>
 #include <memory>
 
-#include "src/launch/entries.h"
+#include "src/launch/admission.h"
 
 namespace tutti::launch {
 

@@ -12,6 +12,7 @@
 #include "src/launch/calls.h"
 #include "src/launch/device_launcher.h"
 #include "src/launch/locked_together.h"
+#include "src/launch/shared_task.h"
 
 namespace tutti::launch {
 
@@ -79,8 +80,9 @@ RunPlace PlaceOf(tuttiComm& handle, const plan::Operation& operation, tuttiStrea
   return {handle.background};
 }
 
-// Enqueues calls on GPUs. Waits only for other ranks' calls, where launches are shared.
-tuttiResult_t EnqueueOnDevices(const std::vector<Call>& calls) {
+// Enqueues calls on GPUs. Waits only for other ranks' calls, where launches are shared. REQUIRES: all calls' handles are
+// entered.
+tuttiResult_t EnqueueOnDevices(const std::vector<Call>& calls, const Admission& one) {
   std::vector<DeviceLaunched> launched;
   LockedTogether::Members communicators;
   for (const auto& call : calls) {
@@ -88,7 +90,11 @@ tuttiResult_t EnqueueOnDevices(const std::vector<Call>& calls) {
     launched.push_back({communicator, &call.operation, call.place.cuda_stream});
     communicators.insert(communicator);
   }
-  const LockedTogether locked(std::move(communicators));
+  const auto aborted = [&] {
+    return std::ranges::any_of(calls, [](const Call& call) { return call.handle->life.Look().aborting(); });
+  };
+  const LockedTogether locked(std::move(communicators), aborted);
+  if (!locked) return Remember(nullptr, AbortedBefore(one));
   // Another thread may have suspended one since the call was checked.
   for (const auto& call : calls) {
     const auto result = Guard(call.handle.get(), [&] { call.handle->communicator->RequireResumed(); });
@@ -97,27 +103,28 @@ tuttiResult_t EnqueueOnDevices(const std::vector<Call>& calls) {
   return Conclude(*calls.front().handle, EnqueueAll(launched));
 }
 
-tuttiResult_t Dispatch(std::vector<Call> calls) {
-  Entries entries;
+tuttiResult_t Dispatch(const std::vector<Call>& calls) {
+  GroupOfCalls on_host;
+  std::vector<Call> on_devices;
+  Admissions inside;
   for (const auto& call : calls) {
     const auto result = Guard(call.handle.get(), [&] {  // a group's end has no handle
-      entries.EnterOperation(call.handle);
+      if (call.place.on_device) {
+        inside.push_back(Admission::ForOperation(call.handle));
+        on_devices.push_back(call);
+      } else {
+        on_host.Add(call);
+      }
       Usable(*call.handle).Check(call.operation);
     });
     if (result != tuttiSuccess) return result;
   }
-  const auto on_host =
-      std::stable_partition(calls.begin(), calls.end(), [](const Call& c) { return c.place.on_device; });
-  if (on_host != calls.begin()) {
-    const std::vector<Call> on_devices(calls.begin(), on_host);
-    calls.erase(calls.begin(), on_host);
-    const auto result = EnqueueOnDevices(on_devices);
-    if (result != tuttiSuccess || calls.empty()) return result;
+  if (!on_devices.empty()) {
+    const auto result = EnqueueOnDevices(on_devices, *inside.front());
+    if (result != tuttiSuccess || on_host.empty()) return result;
+    inside.clear();
   }
-  const bool synchronous = std::ranges::all_of(calls, [](const Call& c) { return c.place.stream == nullptr; });
-  if (!synchronous) return Queue(std::move(calls), entries);
-  const auto gone = Guard(nullptr, [&] { entries.AwaitTurns(); });
-  return gone == tuttiSuccess ? RunCalls(calls, entries, host::WhoWaits::caller) : gone;
+  return GroupOfCalls::Run(std::move(on_host));
 }
 
 struct TurnedJoin {
@@ -127,14 +134,14 @@ struct TurnedJoin {
 
 // Runs all joins at once, each in its own thread. Returns the first failure, which this thread remembers.
 tuttiResult_t RunJoins(std::vector<TurnedJoin> joins) {
-  if (joins.size() == 1) return joins[0].join.body(false, std::move(joins[0].turn));
+  if (joins.size() == 1) return joins[0].join.body(nullptr, std::move(joins[0].turn));
   std::vector<Error> results(joins.size(), Error(tuttiSuccess, ""));
   std::vector<std::thread> threads;
   threads.reserve(joins.size());
   try {
     for (std::size_t i = 0; i < joins.size(); ++i) {
       threads.push_back(QuietThread([&, i] {
-        const auto code = joins[i].join.body(false, std::move(joins[i].turn));
+        const auto code = joins[i].join.body(nullptr, std::move(joins[i].turn));
         if (code != tuttiSuccess) results[i] = Error(code, LastError(nullptr));
       }));
     }
@@ -178,15 +185,13 @@ tuttiResult_t SubmitElsewhere(tuttiComm& handle, const plan::Operation& operatio
 
 // REQUIRES: QueueingOrder() is held.
 void QueueJoin(Join& join, std::shared_ptr<Turn> turn) {
-  Entries entries;  // until it counts as pending
-  const auto pending = std::make_shared<PendingHandles>();
-  for (const auto& handle : join.waiting) {
-    entries.EnterJoin(handle);
-    pending->Add(handle);
-  }
-  join.runner->background->Enqueue([body = std::move(join.body), pending, turn = std::move(turn)]() mutable {
-    const auto result = body(true, std::move(turn));
-    pending->End();
+  const auto queued = std::make_shared<Admissions>();
+  for (const auto& handle : join.waiting) queued->push_back(Admission::ForJoin(handle));
+  const auto background = join.runner->background;  // an abort may take it from its handle once none is inside
+  for (const auto& each : *queued) each->WaitOutside();
+  background->Enqueue([body = std::move(join.body), queued, turn = std::move(turn)]() mutable {
+    const auto result = body(queued.get(), std::move(turn));
+    queued->clear();
     return result;
   });
 }

@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "src/launch/handle.h"
+#include "src/launch/admission.h"
 #include "src/launch/launcher.h"
 #include "src/launch/stream.h"
 #include "src/memory/device_buffers.h"
@@ -63,8 +63,9 @@ struct Join {
   std::shared_ptr<tuttiComm> runner;                // runs the join: blocking, here; else in its background
   std::shared_ptr<tuttiComm> parent;                // takes a turn among the calls on it; may be null
   std::vector<std::shared_ptr<tuttiComm>> waiting;  // once the join is queued, their Finalize and Destroy wait for it
-  // `pending`: whether the handles in `waiting` count it as pending. `turn`: on the parent; null without one.
-  std::function<tuttiResult_t(bool pending, std::shared_ptr<Turn> turn)> body;
+  // `queued`: those in `waiting` that wait outside for it to run; null: it runs here, and enters them itself. `turn`: on
+  // the parent; null without one.
+  std::function<tuttiResult_t(const Admissions* queued, std::shared_ptr<Turn> turn)> body;
   std::function<void(const Error&)> fail;  // called instead of `body` if that cannot begin
 };
 // Like Submit. The joins of one group run concurrently.

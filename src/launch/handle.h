@@ -36,7 +36,7 @@ struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
   // Runs the work of a non-blocking communicator, its joining first.
   std::shared_ptr<tutti::launch::Stream> background;
 
-  // Control calls take these, calls that wait on streams, and calls made meanwhile: see entries.h.
+  // Control calls take these, calls that wait on streams, and calls made meanwhile: see admission.h.
   tutti::launch::Turns turns;
 
   std::mutex mutex;                                 // guards the rest

@@ -1,6 +1,7 @@
 #include "src/launch/joining.h"
 
 #include <atomic>
+#include <span>
 
 #include "base/extension.h"
 #include "src/launch/control_use.h"
@@ -30,11 +31,14 @@ void Tell(void (*hook)(const tuttiCommFacts_t*), tuttiCommFacts_t facts, tuttiCo
   hook(&facts);
 }
 
-void EnterWork(Entries& entries, const std::shared_ptr<tuttiComm>& handle, bool pending) {
-  if (!pending) {
-    entries.EnterJoin(handle);
-  } else if (!entries.EnterPending(handle)) {
-    ThrowGone();
+// Enters those that wait outside, or else the users. `mine` keeps the latter inside.
+void EnterWork(const Admissions* queued, std::span<const std::shared_ptr<tuttiComm>> users, Admissions& mine) {
+  if (queued == nullptr) {
+    for (const auto& user : users) mine.push_back(Admission::ForJoin(user));
+    return;
+  }
+  for (const auto& each : *queued) {
+    if (each->Await() == Admission::State::gone) ThrowGone();
   }
 }
 
@@ -71,10 +75,10 @@ tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const comm::Optio
     join.waiting.push_back(handle);
     if (parent != nullptr) join.waiting.push_back(join.parent = parent->shared_from_this());
     join.body = [handle, out, users = join.waiting, options, parent, make = std::move(make)](
-                    bool pending, std::shared_ptr<Turn> turn) {
-      Entries entries;
+                    const Admissions* queued, std::shared_ptr<Turn> turn) {
+      Admissions mine;
       const auto result = Guard(handle.get(), [&] {
-        for (const auto& user : users) EnterWork(entries, user, pending);
+        EnterWork(queued, users, mine);
         const auto make_in_turn = [&](tuttiComm& child) {
           std::optional<ControlUse> use;
           if (parent != nullptr) use.emplace(*parent, turn, &child.cancel);
@@ -85,7 +89,7 @@ tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const comm::Optio
       turn = nullptr;  // perhaps it was not used
       if (result == tuttiSuccess) return result;
       const Error failure(result, LastError(nullptr));
-      entries.LeaveAll();
+      mine.clear();
       // After an abort the communicator may exist, but may not be used.
       if (handle->blocking || !handle->life.Look().joined()) FailToJoin(*handle, out, failure);
       return result;
@@ -102,13 +106,14 @@ tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const comm::Optio
 
 tuttiResult_t TakePart(const std::shared_ptr<tuttiComm>& parent, std::function<void()> work) {
   Join join{parent, parent, {parent}, {}, [](const Error&) {}};
-  join.body = [parent, work = std::move(work)](bool pending, std::shared_ptr<Turn> turn) {
-    return Guard(parent.get(), [&] {
-      Entries entries;
-      EnterWork(entries, parent, pending);
+  join.body = [parent, work = std::move(work)](const Admissions* queued, std::shared_ptr<Turn> turn) {
+    const auto result = Guard(parent.get(), [&] {
+      Admissions mine;
+      EnterWork(queued, {&parent, 1}, mine);
       const ControlUse use(*parent, std::move(turn), &parent->cancel);
       work();
     });
+    return result;
   };
   return SubmitJoin(std::move(join));
 }

@@ -1,38 +1,47 @@
-// The locks of several communicators. All threads take them in one order, so two threads with groups over the same
-// communicators cannot wait for each other, whether the groups are for hosts or for GPUs.
+// The locks of several communicators. Whoever waits for one of them holds none, so two threads with calls on the same
+// communicators cannot wait for each other, and no communicator waits for what runs on another.
 //
 // Thread-safety: belongs to one thread.
 #pragma once
 
-#include <functional>
+#include <algorithm>
 #include <set>
 
 #include "src/communicator/communicator.h"
+#include "src/diagnostics/patience.h"
 
 namespace tutti::launch {
 
 class LockedTogether {
  public:
-  using Members = std::set<comm::Communicator*, std::less<>>;  // by address, which is the locking order
+  using Members = std::set<comm::Communicator*>;
 
-  explicit LockedTogether(Members members) : locked_(std::move(members)) {
-    for (auto* communicator : locked_) communicator->lock();
+  // Waits until all are free, or `stop` returns true.
+  template <typename Stop>
+  LockedTogether(Members members, Stop&& stop) : members_(std::move(members)) {
+    diagnostics::Patience patience;
+    while (!(locked_ = TryAll()) && !stop()) patience.Pause();
   }
   ~LockedTogether() {
-    for (auto* communicator : locked_) communicator->unlock();
+    if (!locked_) return;
+    for (auto* communicator : members_) communicator->unlock();
   }
   LockedTogether(const LockedTogether&) = delete;
   LockedTogether& operator=(const LockedTogether&) = delete;
 
-  // The communicators that are still locked.
-  const Members& members() const { return locked_; }
-  void Unlock(comm::Communicator& communicator) {
-    locked_.erase(&communicator);
-    communicator.unlock();
-  }
+  // False: `stop` returned true.
+  explicit operator bool() const { return locked_; }
 
  private:
-  Members locked_;
+  bool TryAll() const {
+    const auto busy = std::ranges::find_if(members_, [](auto* communicator) { return !communicator->try_lock(); });
+    if (busy == members_.end()) return true;
+    std::for_each(members_.begin(), busy, [](auto* communicator) { communicator->unlock(); });
+    return false;
+  }
+
+  const Members members_;
+  bool locked_ = false;
 };
 
 }  // namespace tutti::launch

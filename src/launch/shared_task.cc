@@ -1,81 +1,82 @@
-// One task of several streams: how the streams meet.
-#include <atomic>
+#include "src/launch/shared_task.h"
+
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <optional>
 
 #include "base/error.h"
 #include "base/threads/made_once.h"
-#include "src/launch/stream.h"
 
 namespace tutti::launch {
 namespace {
 
-class SharedTask {
- public:
-  SharedTask(std::size_t streams, std::function<tuttiResult_t()> work) : missing_(streams), work_(std::move(work)) {}
-
-  // Runs in the thread of each stream.
-  tuttiResult_t Arrive(const std::function<bool()>& is_void) {
-    // The last stream to arrive does the work for all. acq_rel: it must see what the others' earlier tasks have done.
-    if (missing_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      Conclude(work_());
-      work_ = nullptr;
-    }
-    std::unique_lock lock(mutex_);
-    while (!result_) {
-      concluded_.wait_for(lock, kLookEvery);
-      if (!result_ && is_void()) return tuttiRemoteError;
-    }
-    return *result_;
-  }
-
-  // Some streams will not arrive, so the work is not done.
-  void Cancel() {
-    work_ = nullptr;
-    Conclude(tuttiInvalidArgument);
-  }
-
- private:
-  static constexpr std::chrono::milliseconds kLookEvery{20};
-
-  void Conclude(tuttiResult_t result) {
-    {
-      const std::lock_guard lock(mutex_);
-      result_ = result;
-    }
-    concluded_.notify_all();
-  }
-
-  std::atomic<std::size_t> missing_;
-  std::function<tuttiResult_t()> work_;
-  std::mutex mutex_;
-  std::condition_variable concluded_;
-  std::optional<tuttiResult_t> result_;
-};
+// How often a participant that waits asks whether it is void: nothing wakes it then.
+constexpr std::chrono::milliseconds kLookEvery{20};
 
 }  // namespace
+
+tuttiResult_t SharedTask::Arrive(std::size_t participant, const std::function<bool()>& is_void) {
+  // Release: the work sees what the participant's earlier tasks have done.
+  arrived_[participant].store(true, std::memory_order_release);
+  std::unique_lock lock(mutex_);
+  ++arrivals_;
+  while (!result_) {
+    if (at_work_ || arrivals_ == arrivals_seen_) {
+      changed_.wait_for(lock, kLookEvery);
+      if (result_) break;
+      const bool leaves = is_void();
+      if (leaves && at_work_) return tuttiRemoteError;
+      if (!leaves) continue;  // else the work may be over with that
+    }
+    at_work_ = true;
+    arrivals_seen_ = arrivals_;
+    lock.unlock();
+    const auto result = work_(*this, is_void);
+    if (result) work_ = nullptr;  // frees what it holds before the result is visible
+    lock.lock();
+    result_ = result;
+    at_work_ = result.has_value();
+    const bool leaves = !result && is_void();
+    if (leaves) arrivals_seen_ = 0;  // another one goes on
+    changed_.notify_all();
+    if (leaves) return tuttiRemoteError;
+  }
+  return *result_;
+}
+
+void SharedTask::Open() {
+  {
+    const std::lock_guard lock(mutex_);
+    at_work_ = false;
+  }
+  changed_.notify_all();
+}
+
+void SharedTask::Cancel() {
+  work_ = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    result_ = tuttiInvalidArgument;
+  }
+  changed_.notify_all();
+}
 
 ForkSafeMutex& QueueingOrder() {
   static constinit MadeOnce<ForkSafeMutex> mutex;
   return mutex.Get();
 }
 
-void EnqueueOnAll(std::span<const SharedPart> parts, std::function<tuttiResult_t()> work) {
-  if (parts.size() == 1) {
-    parts.front().stream->Enqueue(std::move(work));
-    return;
-  }
-  const auto task = std::make_shared<SharedTask>(parts.size(), std::move(work));
+std::shared_ptr<SharedTask> EnqueueOnAll(std::span<const Participant> participants, SharedTask::Work work) {
+  const auto task = std::make_shared<SharedTask>(participants.size(), std::move(work));
   try {
-    for (const auto& [stream, is_void] : parts) {
-      stream->Enqueue([task, is_void = is_void] { return task->Arrive(is_void); });
+    for (std::size_t i = 0; i < participants.size(); ++i) {
+      const auto& [stream, is_void] = participants[i];
+      if (stream != nullptr) stream->Enqueue([task, i, is_void = is_void] { return task->Arrive(i, is_void); });
     }
   } catch (...) {
     task->Cancel();
     throw;
   }
+  task->Open();
+  return task;
 }
 
 }  // namespace tutti::launch

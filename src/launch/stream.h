@@ -6,10 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <thread>
 
-#include "base/fork_safe_mutex.h"
 #include "base/process_mark.h"
 #include "tutti/tutti.h"
 
@@ -49,25 +47,6 @@ class Stream {
   std::shared_ptr<State> state_;  // shared with the thread
   std::thread thread_;
 };
-
-// One task shared by several streams. Each stream stops at the task until all have arrived and `work` is done, in the
-// thread of one of them. The task is put on all of them in one step. A stream leaves early, with tuttiRemoteError, once
-// its `is_void`, which it calls from time to time, returns true. Throws tuttiInvalidArgument, without running anything,
-// if one of the streams takes no more tasks.
-//
-// Streams cannot block each other forever this way. A task waits for earlier tasks on its streams, for its other
-// streams to arrive, and for the turns of earlier calls (entries.h). "Put on before" is one order for all tasks, because
-// a task is put on all its streams in one step. So all streams of the first unfinished task have arrived at it. It then
-// waits only for other ranks, and every operation bounds that wait by its own failure detector and timeout.
-//
-// REQUIRES: QueueingOrder() is held.
-struct SharedPart {
-  std::shared_ptr<Stream> stream;
-  std::function<bool()> is_void;
-};
-void EnqueueOnAll(std::span<const SharedPart> parts, std::function<tuttiResult_t()> work);
-// Held while calls take their turns and are put on streams, so that this happens in one order for the whole process.
-ForkSafeMutex& QueueingOrder();
 
 // The object behind a tuttiStream_t of this library. Such a handle may also be a CUDA stream, or be used after it was
 // destroyed: only the register distinguishes these.

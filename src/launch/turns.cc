@@ -10,9 +10,9 @@ constexpr std::chrono::milliseconds kLookEvery{20};
 
 }  // namespace
 
-std::uint64_t Turns::Take() {
+std::uint64_t Turns::Take(TurnKind kind) {
   const std::lock_guard lock(mutex_);
-  taken_.insert(next_);
+  taken_.emplace(next_, kind);
   return next_++;
 }
 
@@ -24,11 +24,21 @@ void Turns::End(std::uint64_t number) {
   ended_.notify_all();
 }
 
+bool Turns::First(std::uint64_t number) const {
+  const auto& [first, kind] = *taken_.begin();
+  return first == number || (kind == TurnKind::awaits_signal && taken_.at(number) == TurnKind::sends);
+}
+
+bool Turns::HasCome(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  return First(number);
+}
+
 bool Turns::Await(std::uint64_t number, const std::function<bool()>& is_void) {
   std::unique_lock lock(mutex_);
-  while (*taken_.begin() != number) {
+  while (!First(number)) {
     ended_.wait_for(lock, kLookEvery);
-    if (*taken_.begin() != number && is_void()) return false;
+    if (!First(number) && is_void()) return false;
   }
   return true;
 }
