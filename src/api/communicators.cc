@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "algorithms/builders/build.h"
 #include "base/numbers/datatype.h"
@@ -144,7 +145,9 @@ tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError
     }
     const bool busy = !handle.blocking && (state.pending() > 0 || handle.finalizing.load(std::memory_order_acquire));
     const std::lock_guard lock(handle.mutex);
-    *asyncError = !state.joined() || busy ? tuttiInProgress : handle.background_failure;
+    *asyncError = !state.joined() || busy                     ? tuttiInProgress
+                  : handle.background_failure != tuttiSuccess ? handle.background_failure
+                                                              : std::exchange(handle.call_failure, tuttiSuccess);
   });
 }
 

@@ -12,7 +12,10 @@ namespace tutti::launch {
 
 void EndPart(Part& part, const std::optional<Error>& failure) {
   auto& handle = part.admission->handle();
-  if (failure) Remember(&handle, *failure);
+  if (failure) {
+    Remember(&handle, *failure);
+    if (part.in_background) KeepForAsyncError(handle, failure->code());
+  }
   part.admission->Leave();
 }
 

@@ -114,6 +114,11 @@ tuttiResult_t Remember(tuttiComm* handle, const Error& error) {
   return error.code();
 }
 
+void KeepForAsyncError(tuttiComm& handle, tuttiResult_t failure) {
+  const std::lock_guard lock(handle.mutex);
+  if (handle.call_failure == tuttiSuccess) handle.call_failure = failure;
+}
+
 const char* LastError(tuttiComm* handle) {
   if (const auto known = handle == nullptr ? nullptr : Known(handle)) {
     const std::lock_guard lock(known->mutex);

@@ -41,6 +41,7 @@ struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
 
   std::mutex mutex;                                 // guards the rest
   tuttiResult_t background_failure = tuttiSuccess;  // of a non-blocking communicator's join or Finalize
+  tuttiResult_t call_failure = tuttiSuccess;        // of its first other call that has failed there since it was asked
   std::string last_error;                           // returned by tuttiGetLastError; kept until the next failure
   tutti::launch::UserOps user_ops;
 };
@@ -122,6 +123,8 @@ inline comm::Communicator& Usable(tuttiComm& handle) {
 // Keeps a failure for tuttiGetLastError (of the handle, or of this thread when it is null) and returns its code.
 tuttiResult_t Remember(tuttiComm* handle, const Error& error);
 const char* LastError(tuttiComm* handle);
+// Keeps the failure of a call in the background for tuttiCommGetAsyncError.
+void KeepForAsyncError(tuttiComm& handle, tuttiResult_t failure);
 
 // Runs `body` and turns what it throws into a result code: the C boundary.
 template <typename Body>

@@ -113,6 +113,7 @@ tuttiResult_t TakePart(const std::shared_ptr<tuttiComm>& parent, std::function<v
       const ControlUse use(*parent, std::move(turn), &parent->cancel);
       work();
     });
+    if (result != tuttiSuccess && queued != nullptr) KeepForAsyncError(*parent, result);
     return result;
   };
   return SubmitJoin(std::move(join));

@@ -131,6 +131,30 @@ TEST(Nonblocking, UseBeforeTheEndOfJoiningIsRefused) {
   });
 }
 
+// A failure that leaves the communicator usable is told, once.
+TEST(Nonblocking, AFailureOfACallIsToldOnce) {
+  RunAlone([] {
+    tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    tuttiComm_t joining = nullptr;
+    ASSERT_EQ(tuttiCommInitEnv(&joining, &config), tuttiInProgress);
+    const Comm comm(joining);
+    ASSERT_EQ(Await(comm), tuttiSuccess);
+    float sent[4] = {7}, received[8] = {};
+    for (int round = 0; round < 2; ++round) {
+      ASSERT_TRUE(Ok(tuttiGroupStart()));
+      ASSERT_TRUE(Ok(tuttiSend(sent, 4, tuttiFloat32, 0, comm, nullptr)));
+      ASSERT_TRUE(Ok(tuttiRecv(received, 8, tuttiFloat32, 0, comm, nullptr)));
+      ASSERT_EQ(tuttiGroupEnd(), tuttiInProgress);
+      EXPECT_EQ(Await(comm), tuttiInvalidUsage);
+      EXPECT_STRNE(tuttiGetLastError(comm), "");
+      EXPECT_EQ(Await(comm), tuttiSuccess);
+    }
+    ASSERT_EQ(tuttiBarrier(comm, nullptr), tuttiInProgress);
+    EXPECT_EQ(Await(comm), tuttiSuccess);
+  });
+}
+
 TEST(Split, ByColorAndKey) {
   for (const bool threads : {false, true}) {
     RunRanks(6,
