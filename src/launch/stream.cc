@@ -23,6 +23,7 @@ struct Stream::State {
   std::deque<Queued> tasks;
   bool running = false;
   bool ending = false;
+  std::uint64_t queued = 0, done = 0;  // tasks so far
   tuttiResult_t first_failure = tuttiSuccess;
 
   bool idle() const { return tasks.empty() && !running; }
@@ -43,13 +44,15 @@ void Stream::Enqueue(Task task) {
       Throw(tuttiInvalidArgument, "stream {} has been destroyed", static_cast<const void*>(this));
     }
     state_->tasks.push_back({std::move(task), FloatModes::OfThisThread()});
+    ++state_->queued;
   }
   state_->changed.notify_all();
 }
 
 tuttiResult_t Stream::Synchronize() {
   std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [this] { return state_->idle(); });
+  // Not until it is idle: other threads may go on queueing.
+  state_->changed.wait(lock, [&, before = state_->queued] { return state_->done >= before; });
   return std::exchange(state_->first_failure, tuttiSuccess);
 }
 
@@ -96,6 +99,7 @@ void Stream::Work(State& state) {
     task = nullptr;  // frees what it holds before the stream is idle
     lock.lock();
     state.running = false;
+    ++state.done;
     if (state.first_failure == tuttiSuccess) state.first_failure = result;
     state.changed.notify_all();
   }

@@ -349,5 +349,35 @@ TEST(Order, ASignalFollowsTheCollectivesMadeBefore) {
       kInTime);
 }
 
+TEST(Order, SynchronizeDoesNotWaitForLaterCalls) {
+  RunAlone(
+      [] {
+        tuttiComm_t comm = nullptr;
+        ASSERT_TRUE(Ok(tuttiCommInitAll(&comm, 1, nullptr)));
+        constexpr std::size_t kCount = 1 << 18;  // the stream works longer than this takes to queue
+        const std::vector<float> input(kCount);
+        std::vector<float> output(kCount);
+        {
+          const Stream stream;
+          std::atomic<bool> stop{false};
+          std::thread queueing([&] {
+            while (!stop) {
+              for (int i = 0; i < 100; ++i) {
+                EXPECT_TRUE(
+                    Ok(tuttiAllReduce(input.data(), output.data(), kCount, tuttiFloat32, tuttiSum, comm, stream)));
+              }
+              usleep(1000);
+            }
+          });
+          LetOthersGoOn();
+          EXPECT_TRUE(Ok(tuttiStreamSynchronize(stream)));
+          stop = true;
+          queueing.join();
+        }
+        EXPECT_TRUE(Ok(tuttiCommDestroy(comm)));
+      },
+      kInTime);
+}
+
 }  // namespace
 }  // namespace tutti::testing
