@@ -106,6 +106,14 @@ expect 0 '^\[2\] rank 2 of 3, local 2 of 3, at 127.0.0.1:[0-9]+, -n 7 --json$' "
 echo 'import os; print("python", os.environ["RANK"])' >"$work/rank.py"
 expect 0 '^\[1\] python 1$' "$tutti" run -n 2 --tag "$work/rank.py"
 expect 2 'PROGRAM' "$tutti" run -n 2
+for patience in 1e300 inf nan -1; do
+  expect 2 'is not a number of seconds from 0' "$tutti" run -n 1 --patience $patience true
+done
+# A line without an end is cut, so that it takes no memory.
+expect 0 '^1536 65540$' bash -c '
+  ulimit -v 150000
+  "$0" run -n 1 --tag -- bash -c "head -c 100663296 /dev/zero | tr \\\\0 x" |
+    awk "{ ++lines; if (length > longest) longest = length } END { print lines, longest }"' "$tutti"
 expect 127 'cannot execute /nowhere: No such file' "$tutti" run -n 2 /nowhere
 expect 7 'rank 1 .* ended with status 7' "$tutti" run -n 3 --patience 0.2 -- bash -c '[ "$RANK" != 1 ] || exit 7; sleep 60'
 cat >"$work/ends.py" <<'PYTHON'

@@ -28,8 +28,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using shm::FileDescriptor;
 
-constexpr int kSignalBase = 128;     // of a shell's exit status
-constexpr int kCannotExecute = 127;  // likewise: the program was not found
+constexpr int kSignalBase = 128;                // of a shell's exit status
+constexpr std::size_t kLongestLine = 64 << 10;  // a longer one is cut, so that it costs no more memory
+constexpr int kCannotExecute = 127;             // likewise: the program was not found
 
 // A port of loopback that is free now. Rank 0 opens it again; nothing holds it in between, as with other launchers.
 int FreePort() {
@@ -65,8 +66,8 @@ struct RankProcess {
   pid_t pid = -1;
   std::optional<RankEnd> end = {};
   Clock::time_point started = Clock::now();
-  FileDescriptor output = {};      // where its lines are tagged
-  std::string line = {};           // the beginning of one that has not ended
+  FileDescriptor output = {};  // where its lines are tagged
+  std::string line = {};       // the beginning of one that has not ended
 };
 
 // The signals that this process takes, and gives to the ranks.
@@ -193,7 +194,7 @@ class Job {
       const char c = bytes[static_cast<std::size_t>(i)];
       if (c != '\n') {
         process.line += c;
-        continue;
+        if (process.line.size() < kLongestLine) continue;
       }
       fmt::print("[{}] {}\n", rank, process.line);
       process.line.clear();

@@ -1,4 +1,6 @@
 // tutti run: starts the ranks of a program on this machine.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
@@ -9,6 +11,7 @@
 #include "base/error.h"
 #include "base/files/files.h"
 #include "base/files/json.h"
+#include "base/plain_text.h"
 #include "tools/commands.h"
 #include "tools/run/ranks.h"
 
@@ -16,6 +19,14 @@ namespace tutti::tools {
 namespace {
 
 constexpr int kMostRanks = 1024;
+constexpr double kLongestPatienceS = 1e8;  // some three years; the clock counts nanoseconds in 64 bits
+
+// CLI::Range takes what is not a number.
+std::string WhyNoPatience(const std::string& text) {
+  double seconds = 0;
+  const bool fits = CLI::detail::lexical_cast(text, seconds) && seconds >= 0 && seconds <= kLongestPatienceS;
+  return fits ? "" : fmt::format("{} is not a number of seconds from 0 to {}", Quoted(text), kLongestPatienceS);
+}
 
 struct RunOptions {
   std::vector<std::string> command;
@@ -57,7 +68,7 @@ void AddRun(CLI::App& app, int& status) {
   command
       ->add_option("--patience", options->patience_s,
                    "seconds that the other ranks have to end by themselves after one has failed")
-      ->check(CLI::NonNegativeNumber)
+      ->check(WhyNoPatience)
       ->capture_default_str();
   command->add_option("--json", options->json, "file for how each rank ended, as JSON");
   command->footer(
