@@ -200,7 +200,7 @@ SymbolicRun::Obstacle SymbolicRun::ObstacleOf(const Actor& actor, const Step& st
   for (const auto& operand : step.writes) {
     if (IsMemory(operand)) continue;
     Connection& connection = TargetOf(operand, actor.rank);
-    if (connection.filled > 0 && connection.at(connection.filled).unread > 0) return {nullptr, &operand};
+    if (connection.full()) return {nullptr, &operand};
   }
   return {};
 }
@@ -322,15 +322,17 @@ Expressions::Id SymbolicRun::Empty(Actor& actor, const Source& source, const Eve
 
 void SymbolicRun::Fill(Actor& actor, const Operand& operand, Slot slot) {
   Connection& connection = TargetOf(operand, actor.rank);
-  if (connection.slots.empty()) {
+  if (connection.depth == 0) {
     const bool post = operand.kind == OperandKind::post;
     const bool multicast = operand.kind == OperandKind::multicast;
-    connection.slots.resize(post ? options_.post_depth : options_.slot_depth);
+    connection.depth = static_cast<std::size_t>(post ? options_.post_depth : options_.slot_depth);
     connection.readers = post ? nranks_ - 1 : multicast ? static_cast<int>(ranks_[actor.rank].team.size()) - 1 : 1;
     connection.emptied.resize(post || multicast ? nranks_ : 1);
   }
   slot.unread = connection.readers;
   if (!slot.references.empty()) memory_[actor.rank].referring_slots += slot.unread;
+  // Slots that the schedule never uses take no memory.
+  if (connection.filled < connection.depth) connection.slots.emplace_back();
   connection.at(connection.filled++) = std::move(slot);
 }
 

@@ -64,11 +64,14 @@ class SymbolicRun {
 
   // A ring of slots with one writer; a post has a reader for every rank (the writer's own stays unused).
   struct Connection {
-    std::vector<Slot> slots;
+    std::size_t depth = 0;    // 0 until it is used
+    std::vector<Slot> slots;  // those that have been filled, of `depth`
     std::uint64_t filled = 0;
     std::vector<std::uint64_t> emptied;  // by reader
     int readers = 0;
-    Slot& at(std::uint64_t index) { return slots[index % slots.size()]; }
+    Slot& at(std::uint64_t index) { return slots[index % depth]; }
+    // Whether the slot that comes next holds what somebody has not read.
+    bool full() { return filled >= depth && depth != 0 && at(filled).unread > 0; }
   };
 
   // A lane, at work.

@@ -29,7 +29,7 @@ std::string SymbolicRun::Spell(const Obstacle& obstacle, const Actor& actor) {
   const bool to_one = operand.kind == OperandKind::to || operand.kind == OperandKind::contribution;
   const bool filling = to_one || operand.peer == actor.rank;
   if (!filling) return fmt::format("waits for rank {} to fill a slot", operand.peer);
-  const auto slots = TargetOf(operand, actor.rank).slots.size();
+  const auto slots = TargetOf(operand, actor.rank).depth;
   if (to_one) return fmt::format("waits for rank {} to empty one of {} slots", operand.peer, slots);
   return fmt::format("waits for the other ranks to empty one of {} slots for all of them", slots);
 }

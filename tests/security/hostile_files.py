@@ -65,6 +65,17 @@ def programs():
                                             else step(s, "re", 1, src=("o", 0), dst=("s", 0)) for s in range(200)])])])
 
 
+def few_of_many_slots():
+    """Many connections, each of which fills few of its slots."""
+    n, scratch, copies, sends = 256, 512, 8, 3
+    def steps(lane):
+        at = [("s", (lane * copies + c) % scratch) for c in range(copies)]
+        kinds = [("cpy", to) for to in at] + [("s", ("o", 0))] * sends + [("r", to) for to in at[:sends]]
+        return [step(s, kind, dst=to) for s, (kind, to) in enumerate(kinds)]
+    return program([(scratch, [block(k, steps(k), (g + k + 1) % n, (g - k - 1) % n) for k in range(16)]) for g in range(n)],
+                   coll="allgather", chunks=n)
+
+
 def topology(gpus, links, nics=0, width=lambda r: r.randint(1, 1024), seed=1):
     r = random.Random(seed)
     text = '<system version="1"><cpu numaid="0">'
@@ -109,6 +120,7 @@ def made():
     """Yields (name, text, arguments before the file's name)."""
     for name, text in programs():
         yield f"program_{name}.xml", text, ["verify"]
+    yield "program_slots.xml", few_of_many_slots(), ["verify", "--slots", "1024"]
     for name, text in topologies():
         yield f"topology_{name}.xml", text, ["topo", "--nodes", "2", "--rings", "--topo"]
     for name, text in dumps():
