@@ -21,9 +21,7 @@ namespace {
 // not polled for long looks there first, because nothing is sent to a peer that has left.
 constexpr unsigned kPollsPerLook = 64;
 constexpr Deadline::Milliseconds kLook{1};
-// How long to wait for what a peer sent before its process ended, or for the side channel's word about a failed
-// connection, and for what an orderly leaver says it has sent.
-constexpr Deadline::Milliseconds kLastArrivals{10};
+// How long to wait for what an orderly leaver says it has sent.
 constexpr Deadline::Milliseconds kOrderlyArrivals{2'000};
 // How long a leaving rank waits until the others confirm what it sent: a plug-in does not tell when something has
 // arrived, and may lose what has not when its connections are closed. A peer that computes does not confirm.
@@ -179,7 +177,7 @@ void PluginTransport::Broken(int rank, const std::string& why) {
   }
   // That its process has ended is a better reason than what a plug-in reports then.
   last_arrivals_.Forget(rank);
-  last_arrivals_.Await(rank, why, peer.plugin.leaving() ? kOrderlyArrivals : kLastArrivals);
+  last_arrivals_.Await(rank, why, peer.plugin.leaving() ? kOrderlyArrivals : tcp::kLastArrivals);
 }
 
 void PluginTransport::Break(int rank, const std::string& why) {
@@ -220,7 +218,7 @@ bool PluginTransport::AdvanceTroubles() {
     const auto& peer = At(rank);
     if (peer.broken) continue;
     Say(rank, tcp::GaveUp{peer.plugin.why()});
-    last_arrivals_.Await(rank, peer.plugin.why(), peer.plugin.leaving() ? kOrderlyArrivals : kLastArrivals);
+    last_arrivals_.Await(rank, peer.plugin.why(), peer.plugin.leaving() ? kOrderlyArrivals : tcp::kLastArrivals);
   }
   AdvanceSide();
   return true;
@@ -257,7 +255,7 @@ bool PluginTransport::PrepareToSleep() {
 }
 
 Deadline::Milliseconds PluginTransport::LongestWait() const {
-  return last_arrivals_.empty() ? side_.LongestWait() : std::min(kLastArrivals, side_.LongestWait());
+  return last_arrivals_.empty() ? side_.LongestWait() : std::min(tcp::kLookForArrivals, side_.LongestWait());
 }
 
 void PluginTransport::Register(const std::byte* begin, std::size_t bytes) {

@@ -59,6 +59,13 @@ class SideChannel {
   std::vector<int> to_flush_;
 };
 
+// How long to wait for what a peer sent before its process ended, or for the side channel's word about a failed connection.
+// Longer than a standstill of this process can count (Lookout::kMostCounted), so that a rank that did not run meanwhile
+// looks once more; a device, too, may have acknowledged data before it puts it into memory.
+inline constexpr Deadline::Milliseconds kLastArrivals{150};
+// How often to look meanwhile.
+inline constexpr Deadline::Milliseconds kLookForArrivals{10};
+
 // Peers that will send nothing more, while what they sent before may still be on its way by the other means.
 class LastArrivals {
  public:

@@ -19,8 +19,7 @@ constexpr unsigned kPollsPerLook = 64;
 constexpr Deadline::Milliseconds kLook{1};
 // The most rounds in a row, so that a peer that sends endlessly does not keep this rank from its other work.
 constexpr int kRoundsInARow = 8;
-// How long to wait for what a peer sent before its process ended, and for what an orderly leaver says it has sent.
-constexpr Deadline::Milliseconds kLastArrivals{10};
+// How long to wait for what an orderly leaver says it has sent.
 constexpr Deadline::Milliseconds kOrderlyArrivals{2'000};
 // How long a leaving rank waits until the others notice. A peer that is computing notices before it sends anything.
 constexpr Deadline::Milliseconds kPatience{50};
@@ -122,7 +121,7 @@ void UcxTransport::Broken(int rank, const std::string& why) {
   if (!peer.ucx.up()) {
     Break(rank, why);
   } else {
-    last_arrivals_.Await(rank, why, peer.ucx.leaving() ? kOrderlyArrivals : kLastArrivals);
+    last_arrivals_.Await(rank, why, peer.ucx.leaving() ? kOrderlyArrivals : tcp::kLastArrivals);
   }
 }
 
@@ -167,7 +166,7 @@ bool UcxTransport::AdvanceTroubles() {
     const auto& peer = At(rank);
     if (peer.broken) continue;
     Say(rank, tcp::GaveUp{peer.ucx.why()});
-    last_arrivals_.Await(rank, peer.ucx.why(), peer.ucx.leaving() ? kOrderlyArrivals : kLastArrivals);
+    last_arrivals_.Await(rank, peer.ucx.why(), peer.ucx.leaving() ? kOrderlyArrivals : tcp::kLastArrivals);
   }
   return true;
 }
@@ -190,7 +189,7 @@ bool UcxTransport::Advance() {
 bool UcxTransport::PrepareToSleep() { return !AdvanceSide() && troubled_.empty() && worker_.Arm(); }
 
 Deadline::Milliseconds UcxTransport::LongestWait() const {
-  return last_arrivals_.empty() ? side_.LongestWait() : std::min(kLastArrivals, side_.LongestWait());
+  return last_arrivals_.empty() ? side_.LongestWait() : std::min(tcp::kLookForArrivals, side_.LongestWait());
 }
 
 void UcxTransport::Abandon(int rank) {

@@ -18,9 +18,6 @@ constexpr unsigned kPollsPerLook = 64;
 constexpr std::size_t kBatch = 32;
 // The most batches in a row, so that a peer that sends endlessly does not keep this rank from its other work.
 constexpr int kBatchesInARow = 8;
-// Time from the end of the TCP connection to that of the peer: a device may have acknowledged data before it puts it
-// into memory.
-constexpr Deadline::Milliseconds kLastArrivals{10};
 
 }  // namespace
 
@@ -136,7 +133,7 @@ void VerbsTransport::Broken(int rank, const std::string& why) {
     Break(rank, why);
     return;
   }
-  last_arrivals_.Await(rank, why, kLastArrivals);
+  last_arrivals_.Await(rank, why, tcp::kLastArrivals);
 }
 
 // Breaks with the peer if an operation has failed.
@@ -254,7 +251,7 @@ void VerbsTransport::LookForSilence() {
 }
 
 Deadline::Milliseconds VerbsTransport::LongestWait() const {
-  return last_arrivals_.empty() ? side_.LongestWait() : std::min(kLastArrivals, side_.LongestWait());
+  return last_arrivals_.empty() ? side_.LongestWait() : std::min(tcp::kLookForArrivals, side_.LongestWait());
 }
 
 void VerbsTransport::Register(const std::byte* begin, std::size_t bytes) {
