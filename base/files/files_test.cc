@@ -44,16 +44,16 @@ class Files : public ::testing::Test {
   fs::path folder_;
 };
 
-testing::AssertionResult RefusesToWrite(const std::string& path, tuttiResult_t code, const std::string& words) {
+::testing::AssertionResult RefusesToWrite(const std::string& path, tuttiResult_t code, const std::string& words) {
   try {
     WriteFile(path, "text");
   } catch (const Error& error) {
     if (error.code() != code || std::string(error.what()).find(words) == std::string::npos) {
-      return testing::AssertionFailure() << "it says (" << error.code() << ") " << error.what();
+      return ::testing::AssertionFailure() << "it says (" << error.code() << ") " << error.what();
     }
-    return testing::AssertionSuccess();
+    return ::testing::AssertionSuccess();
   }
-  return testing::AssertionFailure() << "it was written";
+  return ::testing::AssertionFailure() << "it was written";
 }
 
 TEST_F(Files, WritesAndReplaces) {

@@ -69,9 +69,9 @@ class SlowRounding {
 };
 
 template <typename Format>
-class LowPrecision : public testing::Test {};
+class LowPrecision : public ::testing::Test {};
 
-using Formats = testing::Types<Float16, Bfloat16, Float8E4M3, Float8E5M2>;
+using Formats = ::testing::Types<Float16, Bfloat16, Float8E4M3, Float8E5M2>;
 TYPED_TEST_SUITE(LowPrecision, Formats);
 
 TYPED_TEST(LowPrecision, EveryCodeHasItsValue) {

@@ -276,7 +276,8 @@ TEST(FixedAddress, AJobOnLoopbackListensNowhereElse) {
   Settings settings;
   settings.comm_id = "[::1]:29500";
   const auto ticket = TicketFromCommId(settings, [](std::string_view) { return std::nullopt; });
-  EXPECT_THROW(OpenRendezvousFor(ticket, settings, Ample(), {}), Error);
+  RendezvousHold hold;
+  EXPECT_THROW(OpenRendezvousFor(ticket, settings, Ample(), {}, hold), Error);
 }
 
 // Other hosts cannot use loopback's addresses, so rank 0 must not offer them.

@@ -10,8 +10,8 @@
 namespace tutti::device {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
+using std::chrono::steady_clock;
 
 // A look costs a few us. Between looks the proxy waits for this share of the time since anything moved, so that it
 // extends the kernel's wait by no more than that,
@@ -43,21 +43,21 @@ void DeviceProxy::Wake() {
 }
 
 void DeviceProxy::Work() {
-  auto moved = Clock::now();
+  auto moved = steady_clock::now();
   std::uint64_t woken = 0;
   while (!end_.load(std::memory_order_acquire)) {
     const auto wakes = wakes_.load(std::memory_order_acquire);
     if (engine_.Progress() || wakes != woken) {
       woken = wakes;
-      moved = Clock::now();
+      moved = steady_clock::now();
       continue;
     }
     if (!expects_()) {
       sleeper_.Sleep(kSleep, [&] { return engine_.Progress() || wakes_.load(std::memory_order_acquire) != woken; });
-      moved = Clock::now();
+      moved = steady_clock::now();
       continue;
     }
-    const auto nap = std::chrono::duration_cast<microseconds>((Clock::now() - moved) / kShareOfQuiet);
+    const auto nap = std::chrono::duration_cast<microseconds>((steady_clock::now() - moved) / kShareOfQuiet);
     if (nap < kShortestNap) {
       sched_yield();
     } else {

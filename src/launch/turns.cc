@@ -6,7 +6,7 @@ namespace tutti::launch {
 namespace {
 
 // How often a wait asks whether it is void: nothing wakes it then.
-constexpr std::chrono::milliseconds kLookEvery{20};
+constexpr std::chrono::milliseconds kLookForTurn{20};
 
 }  // namespace
 
@@ -37,7 +37,7 @@ bool Turns::HasCome(std::uint64_t number) {
 bool Turns::Await(std::uint64_t number, const std::function<bool()>& is_void) {
   std::unique_lock lock(mutex_);
   while (!First(number)) {
-    ended_.wait_for(lock, kLookEvery);
+    ended_.wait_for(lock, kLookForTurn);
     if (!First(number) && is_void()) return false;
   }
   return true;

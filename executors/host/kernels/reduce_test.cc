@@ -30,16 +30,16 @@ class ReduceTest : public OnEachTarget, public testing::WithParamInterface<int> 
   tuttiDataType_t type() const { return static_cast<tuttiDataType_t>(GetParam()); }
 };
 
-std::string TypeName(const testing::TestParamInfo<int>& info) {
+std::string TypeName(const ::testing::TestParamInfo<int>& info) {
   return std::string(NameOf(static_cast<tuttiDataType_t>(info.param)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, ReduceTest, testing::Range(0, static_cast<int>(tuttiNumTypes)), TypeName);
+INSTANTIATE_TEST_SUITE_P(Types, ReduceTest, ::testing::Range(0, static_cast<int>(tuttiNumTypes)), TypeName);
 
 using ReduceSmallFloatTest = ReduceTest;
 
 INSTANTIATE_TEST_SUITE_P(Types, ReduceSmallFloatTest,
-                         testing::Values(tuttiFloat16, tuttiBfloat16, tuttiFloat8e4m3, tuttiFloat8e5m2), TypeName);
+                         ::testing::Values(tuttiFloat16, tuttiBfloat16, tuttiFloat8e4m3, tuttiFloat8e5m2), TypeName);
 
 std::string Describe(std::int64_t target, tuttiRedOp_t op, std::size_t sources, std::size_t count) {
   return std::string(hwy::TargetName(target)) + " " + std::string(NameOf(op)) + " sources " + std::to_string(sources) +

@@ -139,7 +139,7 @@ void Alternating(const VectorRound& round) {
 }
 
 // What a rank contributes lies in a gap between the blocks that it receives, beside its own or another's.
-void FromAGap(const Round& round) {
+void FromAGap(const VectorRound& round) {
   const int rows = round.scale;
   const auto length = [&](int rank) { return (round.even ? 1 : rank % 2 + 1) * rows; };
   std::vector<int> memory(static_cast<std::size_t>(4 * rows * round.ranks), -1), lengths, places;
