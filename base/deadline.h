@@ -22,7 +22,7 @@ class Deadline {
 
   static Deadline Never() { return Deadline(Clock::time_point::max()); }
   static Deadline After(Milliseconds wait) {
-    return Deadline(Clock::now() + std::clamp(wait, Milliseconds::zero(), kLongest));
+    return Deadline(Lookout().Look() + std::clamp(wait, Milliseconds::zero(), kLongest));
   }
 
   bool Passed() const { return Clock::now() >= at_; }

@@ -3,9 +3,9 @@
 // and what it sent meanwhile has not been looked at.
 //
 // Nothing tells a process that it stood still, but a thread that waits finds out. It looks at the clock at least every
-// kMostCounted (Lookout). If no waiting thread of the process has looked for longer than that, the rest of that time does
-// not count, for any thread. The clock goes on by kMostCounted all the same, so every wait ends, even on a machine that is
-// always late.
+// kMostCounted, and when its wait or a deadline begins (Lookout). If no thread of the process has looked for longer than
+// that, the rest of that time does not count, for any thread. So time in which the process only computes does not count
+// either. The clock goes on by kMostCounted all the same, so every wait ends, even on a machine that is always late.
 //
 // Thread-safety: all members, from any thread; a Lookout belongs to one wait of one thread.
 #pragma once
@@ -49,9 +49,10 @@ class Lookout {
     auto& stood_still = RunningClock::stood_still_;
     auto& latest = RunningClock::latest_look_;
     const auto seen = RunningClock::time_point(RunningClock::duration(latest.load(std::memory_order_relaxed)));
-    const auto limit = std::max(last_, seen) + kMostCounted;
     auto lost = stood_still.load(std::memory_order_relaxed);
     auto now = RunningClock::Now(lost);
+    const auto before = std::max(last_, seen);
+    const auto limit = (before == RunningClock::time_point{} ? now : before) + kMostCounted;
     // Another thread may find the same standstill: it counts once.
     while (now > limit) {
       if (stood_still.compare_exchange_weak(lost, lost + (now - limit).count(), std::memory_order_relaxed)) {
@@ -67,7 +68,7 @@ class Lookout {
   }
 
  private:
-  RunningClock::time_point last_ = RunningClock::now();
+  RunningClock::time_point last_;  // none yet: then the latest look of any thread counts
 };
 
 }  // namespace tutti

@@ -47,7 +47,7 @@ RunningClock::duration RunUntilStopped(Lookout& lookout, int looks_meanwhile = 0
 TEST(RunningClock, StandsStillWhileTheProcessDoes) {
   EXPECT_TRUE(StoppedMeanwhile([] {
     Lookout lookout;
-    const auto before = RunningClock::now();
+    const auto before = lookout.Look();
     const auto deadline = Deadline::After(kStop);
     const auto own = RunUntilStopped(lookout);
     // As long as before the stop, and what counts of the stop.
@@ -55,11 +55,22 @@ TEST(RunningClock, StandsStillWhileTheProcessDoes) {
   }));
 }
 
+// The process stood still after the deadline was made and before the wait for it began.
+TEST(RunningClock, KnowsOfAStandstillBeforeTheWait) {
+  EXPECT_TRUE(StoppedMeanwhile([] {
+    const auto deadline = Deadline::After(kStop);
+    const auto before = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - before < kStop / 2) std::this_thread::yield();
+    Lookout().Look();
+    return !deadline.Passed();
+  }));
+}
+
 // Two threads find the same standstill.
 TEST(RunningClock, CountsAStandstillOnce) {
   EXPECT_TRUE(StoppedMeanwhile([] {
+    const auto begin = Lookout().Look();  // this process may not have looked for long
     const auto steady = std::chrono::steady_clock::now();
-    const auto begin = RunningClock::now();
     std::thread other([] {
       Lookout lookout;
       RunUntilStopped(lookout);
