@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <ranges>
 
 #include "base/log.h"
 #include "net/peer_user.h"
@@ -115,7 +114,8 @@ void HandshakePool::PutOutOne() {
     ++crowd.count;
     crowd.silent = crowd.silent || !stranger.greeted;
   }
-  const auto worst = std::ranges::max(crowds | std::views::values);
+  Crowd worst;
+  for (const auto& [place, crowd] : crowds) worst = std::max(worst, crowd);
   std::vector<Place> candidates;
   for (const auto& [place, crowd] : crowds) {
     if (crowd == worst) candidates.push_back(place);

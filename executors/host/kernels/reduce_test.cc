@@ -25,7 +25,7 @@
 namespace tutti::host_kernels {
 namespace {
 
-class ReduceTest : public OnEachTarget, public testing::WithParamInterface<int> {
+class ReduceTest : public OnEachTarget, public ::testing::WithParamInterface<int> {
  protected:
   tuttiDataType_t type() const { return static_cast<tuttiDataType_t>(GetParam()); }
 };

@@ -145,7 +145,7 @@ void Lifeline::Answer() {
     const auto got = recv(connection.number(), bytes, std::min(sizeof bytes, question.size() - said.size()), 0);
     if (got > 0) said.append(bytes, static_cast<std::size_t>(got));
     const bool gone = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
-    if (!gone && said != question && question.starts_with(said)) {
+    if (!gone && said != question && question.compare(0, said.size(), said) == 0) {
       ++caller;
       continue;
     }
