@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "testing/ranks.h"
+#include "testing/surroundings.h"
 
 namespace tutti::testing {
 namespace {
@@ -60,7 +61,13 @@ class Buffer {
   std::span<unsigned char> bytes_;
 };
 
-class Recall : public ::testing::TestWithParam<Lent> {};
+class Recall : public ::testing::TestWithParam<Lent> {
+ protected:
+  void SetUp() override {
+    const auto why = GetParam() == Lent::addresses ? WhyNoReadsOfOtherProcesses() : "";
+    if (!why.empty()) GTEST_SKIP() << why;
+  }
+};
 INSTANTIATE_TEST_SUITE_P(References, Recall, ::testing::ValuesIn(kLent),
                          [](const auto& which) { return NameOf(which.param); });
 
@@ -182,7 +189,7 @@ TEST_P(Recall, AtRandomMoments) {
   for (std::uint32_t seed = 1; seed < 4; ++seed) FailAtRandomMoments(GetParam(), seed);
 }
 
-class RecallSlow : public ::testing::TestWithParam<Lent> {};
+class RecallSlow : public Recall {};
 INSTANTIATE_TEST_SUITE_P(References, RecallSlow, ::testing::ValuesIn(kLent),
                          [](const auto& which) { return NameOf(which.param); });
 TEST_P(RecallSlow, AtManyRandomMoments) {
