@@ -3,7 +3,7 @@
 # under qemu-user. CONTRIBUTING.md says what this proves and what it does not. A test that the emulator cannot run is
 # skipped and says why (testing/surroundings.h).
 #   scripts/arm64.sh                     installs what is missing, builds, runs the tool and the tests
-#   scripts/arm64.sh --build             only builds
+#   scripts/arm64.sh --build             only builds the library and the tests
 #   scripts/arm64.sh ... -- CTEST-ARGS   e.g. -- -R Reduce
 # The libraries for ARM64 are unpacked into build/arm64-libraries, so the system gets no second architecture. Outside
 # this checkout it leaves only apt packages.
@@ -79,8 +79,10 @@ fi
 
 # --- the build ---
 say "left out: CUDA, hwloc, UCX, verbs, MPI, libnccl, libtutti_parallel, PyTorch, examples, the bench's peers"
+if [ -n "$only_build" ]; then
+  exec scripts/build.sh arm64 tutti tutti_unit_tests tutti_tests
+fi
 scripts/build.sh arm64
-[ -z "$only_build" ] || exit 0
 
 # --- the tool, and the tests ---
 qemu-aarch64 -L /usr/aarch64-linux-gnu build/arm64/tools/tutti topo

@@ -8,7 +8,7 @@
 #   packages        what is missing, by apt (scripts/setup.sh)
 #   build           Release
 #   fuzzing         each fuzz target for seconds; needs clang-14
-#   ARM64           a build for ARM64, and its quick tests under an emulator (scripts/arm64.sh)
+#   ARM64           a build of the library for ARM64, and its quick tests under an emulator (scripts/arm64.sh)
 #   tests           all tests of the Release build
 #   ordinary user   the quick tests again, if root runs this script: with 1,024 descriptors, 64 KiB of locked memory, umask
 #                   077, and a /dev/shm of 64 MB. Without the tests labelled "any_user", whose result does not depend on
@@ -62,8 +62,7 @@ records=$(mktemp -d)
 trap 'rm -rf "$records"' EXIT
 skipped=77
 # More jobs than cores, because many tests wait more than they compute.
-jobs=$(($(nproc) * 3 / 2))
-[ "$jobs" -gt 1 ] || jobs=2
+jobs=$(($(nproc) * 2))
 
 # part NAME COMMAND...: runs a part. Its status is 0, `skipped` (the last line that it printed says why), or another one: it
 # failed.

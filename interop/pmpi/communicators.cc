@@ -147,12 +147,7 @@ void Communicator::Decline(const char* reason) {
   standing_ = reason;
 }
 
-const char* Communicator::ReasonOfKind() const {
-  int inter = 0;
-  mpi_.Comm_test_inter(comm_, &inter);
-  if (inter != 0) return "handed to MPI: an intercommunicator";
-  if (ranks_ == 1) return "handed to MPI: one rank";
-  // Processes that MPI has started later may lack this library.
+std::vector<int> Communicator::RanksOfWorld() const {
   MPI_Group world{}, group{};
   mpi_.Comm_group(TheConstants().comm_world, &world);
   mpi_.Comm_group(comm_, &group);
@@ -161,7 +156,17 @@ const char* Communicator::ReasonOfKind() const {
   mpi_.Group_translate_ranks(group, ranks_, ranks.data(), world, there.data());
   mpi_.Group_free(&group);
   mpi_.Group_free(&world);
-  const bool stranger = std::ranges::find(there, MPI_UNDEFINED) != there.end();
+  return there;
+}
+
+const char* Communicator::ReasonOfKind() const {
+  int inter = 0;
+  mpi_.Comm_test_inter(comm_, &inter);
+  if (inter != 0) return "handed to MPI: an intercommunicator";
+  if (ranks_ == 1) return "handed to MPI: one rank";
+  // Processes that MPI has started later may lack this library.
+  const auto ranks = RanksOfWorld();
+  const bool stranger = std::ranges::find(ranks, MPI_UNDEFINED) != ranks.end();
   return stranger ? "handed to MPI: ranks of several MPI_COMM_WORLDs" : nullptr;
 }
 
@@ -170,25 +175,41 @@ const char* Communicator::ReasonOfThisRank() {
   return wish != nullptr && std::string_view(wish) == "off" ? "handed to MPI: TUTTI_MPI=off on some rank" : nullptr;
 }
 
-bool Communicator::OnOneHost(bool able) const {
+Communicator::Agreement Communicator::Agree(Group::State state) const {
+  const auto* const reason = ReasonOfThisRank();
   const auto host = HostNumber();
-  // The greatest of x and of ~x: they are each other's complement if x is the same everywhere.
-  std::array<std::uint64_t, 3> mine = {host, ~host, able ? 0U : 1U}, greatest{};
+  const auto found = static_cast<std::uint64_t>(state);
+  // The greatest of x and of ~x: the complement of the latter is the least x.
+  std::array<std::uint64_t, 6> mine = {host,  ~host, reason == nullptr ? 0U : 1U, HasDescriptorsFor(ranks_) ? 0U : 1U,
+                                       found, ~found},
+                               greatest{};
   const auto result = mpi_.Allreduce(mine.data(), greatest.data(), static_cast<int>(mine.size()), TheConstants().uint64,
                                      TheConstants().max, comm_);
-  return result == MPI_SUCCESS && greatest[0] == ~greatest[1] && greatest[2] == 0;
+  if (result != MPI_SUCCESS || greatest[0] != ~greatest[1] || greatest[2] != 0)
+    return {reason != nullptr ? reason : "handed to MPI: several hosts, or TUTTI_MPI=off on some rank", {}};
+  if (greatest[3] != 0) return {"handed to MPI: too few file descriptors on some rank", {}};
+  return {nullptr, Group::Choose(static_cast<Group::State>(~greatest[5]), static_cast<Group::State>(greatest[4]))};
 }
 
-bool Communicator::Join() {
+tuttiResult_t Communicator::Meet(tuttiConfig_t& config, tuttiComm_t& made) const {
   Announcement announcement{};
   if (rank_ == 0) announcement.result = tuttiGetUniqueId(&announcement.id);
-  if (mpi_.Bcast(&announcement, sizeof announcement, TheConstants().byte, 0, comm_) != MPI_SUCCESS) return false;
-  auto result = announcement.result;
-  if (result == tuttiSuccess) {
-    tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
-    config.operationTimeoutMs = 0;  // MPI waits for ever
-    config.device = TUTTI_DEVICE_NONE;
-    result = tuttiCommInitRankConfig(&tutti_, ranks_, announcement.id, rank_, &config);
+  if (mpi_.Bcast(&announcement, sizeof announcement, TheConstants().byte, 0, comm_) != MPI_SUCCESS)
+    return tuttiSystemError;
+  if (announcement.result != tuttiSuccess) return announcement.result;
+  return tuttiCommInitRankConfig(&made, ranks_, announcement.id, rank_, &config);
+}
+
+bool Communicator::Join(const Group::Claim& group, Group::Way way) {
+  tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+  config.operationTimeoutMs = 0;  // MPI waits for ever
+  config.device = TUTTI_DEVICE_NONE;
+  auto result = tuttiSuccess;
+  if (way == Group::Way::directly) {
+    result = Meet(config, tutti_);
+  } else {
+    if (way == Group::Way::by_a_new_parent) result = Meet(config, group.parent());
+    if (result == tuttiSuccess) result = tuttiCommSplit(group.parent(), 0, rank_, &tutti_, &config);
   }
   if (result == tuttiSuccess) {
     progress_ = std::make_unique<Progress>(mpi_);
@@ -203,15 +224,22 @@ bool Communicator::Join() {
   if (anywhere == 0) return true;
   if (tutti_ != nullptr) tuttiCommAbort(tutti_);
   tutti_ = nullptr;
+  if (way != Group::Way::directly && group.parent() != nullptr) {
+    tuttiCommAbort(group.parent());
+    group.parent() = nullptr;
+  }
   return false;
 }
 
 void Communicator::Decide() {
   if (calls_++ < kCallsBefore) return;
-  const auto* const reason = ReasonOfThisRank();
-  if (!OnOneHost(reason == nullptr)) {
-    Decline(reason != nullptr ? reason : "handed to MPI: several hosts, or TUTTI_MPI=off on some rank");
-  } else if (Join()) {
+  group_ = Group::Of(RanksOfWorld());
+  const Group::Claim claim(*group_);
+  const auto agreement = Agree(claim.state());
+  if (agreement.reason != nullptr) {
+    Decline(agreement.reason);
+  } else if (Join(claim, agreement.way)) {
+    if (claim.state() != Group::State::in_use) claim.NoteMade();
     decided_ = true;
     standing_ = "over Tutti";
   } else {

@@ -7,8 +7,10 @@
 #include <mpi.h>
 
 #include <memory>
+#include <vector>
 
 #include "interop/pmpi/below.h"
+#include "interop/pmpi/group.h"
 #include "interop/pmpi/report.h"
 #include "tutti/tutti.h"
 
@@ -41,8 +43,16 @@ class Communicator {
   const char* ReasonOfKind() const;
   // The same for a reason that only this rank may have.
   static const char* ReasonOfThisRank();
-  bool OnOneHost(bool able) const;  // all ranks, and all are able
-  bool Join();
+  std::vector<int> RanksOfWorld() const;
+  struct Agreement {
+    const char* reason;  // why there shall be none; null: no reason
+    Group::Way way;
+  };
+  // Of all ranks. `state`: what this one found.
+  Agreement Agree(Group::State state) const;
+  // Makes one of Tutti where all ranks call it.
+  tuttiResult_t Meet(tuttiConfig_t& config, tuttiComm_t& made) const;
+  bool Join(const Group::Claim& group, Group::Way way);
   void Decline(const char* reason);
 
   const Below& mpi_;
@@ -51,6 +61,7 @@ class Communicator {
   int ranks_ = 0;
   bool decided_ = false;
   int calls_ = 0;
+  std::shared_ptr<Group> group_;
   tuttiComm_t tutti_ = nullptr;
   // A rank that waits in Tutti must move MPI's own messages on: another rank may wait for one of them before it comes to
   // the same collective.

@@ -8,8 +8,12 @@ namespace tutti::auth {
 
 ClientHandshake::ClientHandshake(net::Socket socket, const Errand& errand)
     : socket_(std::move(socket)),
-      hello_{errand.purpose, static_cast<std::uint32_t>(errand.rank), static_cast<std::uint32_t>(errand.callee),
-             static_cast<std::uint32_t>(errand.nranks), pair_.share} {}
+      hello_{errand.purpose,
+             static_cast<std::uint32_t>(errand.rank),
+             static_cast<std::uint32_t>(errand.callee),
+             static_cast<std::uint32_t>(errand.nranks),
+             {},
+             pair_.share} {}
 
 // Fresh connections take these few bytes at once.
 bool ClientHandshake::Send(std::span<const std::byte> bytes) const {
@@ -43,6 +47,7 @@ ClientHandshake::State ClientHandshake::Read(std::size_t needed) {
 
 ClientHandshake::State ClientHandshake::Advance(const SecretKey& key) {
   if (step_ == Step::hello) {
+    hello_.key_name = NameOf(key, hello_.purpose);
     if (!Send(Encode(hello_))) return State::dropped;
     step_ = Step::await_hello;
   }

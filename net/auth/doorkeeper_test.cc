@@ -23,18 +23,20 @@ std::vector<net::Socket> One(net::Socket socket) {
   return sockets;
 }
 
-// A rank's port with a short queue and a doorkeeper.
-class Port {
+// A port with a short queue, and the doorkeeper of a rank.
+class RankAtPort {
  public:
-  explicit Port(int backlog = 8) {
+  explicit RankAtPort(int backlog = 8) {
     auto listener = net::Listen(net::SocketAddress::Loopback(false, 0)).socket;
     EXPECT_EQ(listen(listener.fd(), backlog), 0);
     address = net::LocalAddress(listener);
-    keeper.emplace(One(std::move(listener)), key, Purpose::data, 3);
+    port = std::make_shared<Port>(One(std::move(listener)));
+    keeper.emplace(port, key, Purpose::data, 3);
   }
 
   net::SocketAddress address;
   SecretKey key = SecretKey::Random();
+  std::shared_ptr<Port> port;
   std::optional<Doorkeeper> keeper;
 };
 
@@ -54,7 +56,7 @@ ClientHandshake::State Call(const net::SocketAddress& address, const SecretKey& 
 }
 
 TEST(Doorkeeper, TakesInThoseWhoProveThemselvesWhileNobodyAsks) {
-  Port port;
+  RankAtPort port;
   std::vector<std::optional<ClientHandshake>> clients(40);
   for (auto& client : clients) EXPECT_EQ(Call(port.address, port.key, kErrand, client), ClientHandshake::State::proven);
   pollfd fd{port.keeper->descriptor(), POLLIN, 0};
@@ -73,7 +75,7 @@ TEST(Doorkeeper, TakesInThoseWhoProveThemselvesWhileNobodyAsks) {
 }
 
 TEST(Doorkeeper, StrangersNeitherFillThePortNorReachTheDataPath) {
-  Port port;
+  RankAtPort port;
   const testing::IdleCalls idle(port.address, 300);
   std::optional<ClientHandshake> client;
   EXPECT_EQ(Call(port.address, SecretKey::Random(), kErrand, client), ClientHandshake::State::stranger);
@@ -83,7 +85,7 @@ TEST(Doorkeeper, StrangersNeitherFillThePortNorReachTheDataPath) {
 }
 
 TEST(Doorkeeper, TellsACallerThatMeansAnotherRank) {
-  Port port;
+  RankAtPort port;
   std::optional<ClientHandshake> client;
   EXPECT_EQ(Call(port.address, port.key, {Purpose::data, 0, 2, 4}, client), ClientHandshake::State::misled);
   EXPECT_EQ(client->answers_for(), 3);
@@ -92,11 +94,45 @@ TEST(Doorkeeper, TellsACallerThatMeansAnotherRank) {
   EXPECT_TRUE(port.keeper->Take().empty());
 }
 
+// The ranks of all communicators of a process, which may be several of one communicator, share a port.
+TEST(Doorkeeper, EachGetsItsOwnCallersAtASharedPort) {
+  RankAtPort rank;
+  Doorkeeper neighbour(rank.port, rank.key, Purpose::data, 2);
+  const auto other_key = SecretKey::Random();
+  std::optional<Doorkeeper> other(std::in_place, rank.port, other_key, Purpose::membership_agreement, 3);
+  const Errand to_neighbour{Purpose::data, 1, 2, 4}, to_other{Purpose::membership_agreement, 5, 3, 9};
+  std::optional<ClientHandshake> client;
+  EXPECT_EQ(Call(rank.address, rank.key, to_neighbour, client), ClientHandshake::State::proven);
+  EXPECT_EQ(Call(rank.address, other_key, to_other, client), ClientHandshake::State::proven);
+  for (auto* const keeper : {&neighbour, &*other}) {
+    pollfd fd{keeper->descriptor(), POLLIN, 0};
+    EXPECT_EQ(net::Wait({&fd, 1}, Ample()), net::Wake::event);
+    const auto admitted = keeper->Take();
+    ASSERT_EQ(admitted.size(), 1U);
+    EXPECT_EQ(admitted[0].rank, keeper == &neighbour ? 1 : 5);
+  }
+  EXPECT_TRUE(rank.keeper->Take().empty());
+  // Who has given up its communicator is not there, though its process is.
+  other.reset();
+  EXPECT_EQ(Call(rank.address, other_key, to_other, client), ClientHandshake::State::stranger);
+}
+
+TEST(Port, IsSharedByAllWhoAskForTheSamePlaces) {
+  const std::vector<net::SocketAddress> places{net::SocketAddress::Loopback(false, 0)};
+  auto port = Port::At(places, "a rank");
+  EXPECT_EQ(Port::At(places, "another rank"), port);
+  const auto address = port->addresses()[0];
+  port.reset();
+  const auto late = net::StartConnect(address);
+  EXPECT_TRUE(!late.socket || net::ConnectError(late.socket) == ECONNREFUSED);
+}
+
 TEST(Doorkeeper, ClosesThePortAndLeavesTheParentsAloneInAChild) {
-  Port port;
+  RankAtPort port;
   const pid_t child = fork();
   if (child == 0) {
     port.keeper.reset();
+    port.port.reset();
     _exit(0);
   }
   int status = -1;
@@ -105,6 +141,7 @@ TEST(Doorkeeper, ClosesThePortAndLeavesTheParentsAloneInAChild) {
   std::optional<ClientHandshake> client;
   EXPECT_EQ(Call(port.address, port.key, kErrand, client), ClientHandshake::State::proven);
   port.keeper.reset();
+  port.port.reset();
   const auto late = net::StartConnect(port.address);
   EXPECT_TRUE(!late.socket || net::ConnectError(late.socket) == ECONNREFUSED);
 }

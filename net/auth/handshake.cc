@@ -9,7 +9,7 @@ namespace tutti::auth {
 namespace {
 
 // The last byte is the version of the handshake and of the frames that follow it.
-constexpr std::string_view kMagic("tuttiHS\x02", kMagicBytes);
+constexpr std::string_view kMagic("tuttiHS\x03", kMagicBytes);
 
 template <std::size_t N>
 std::array<std::byte, N> Fixed(const net::ByteWriter& writer) {
@@ -28,6 +28,11 @@ unsigned char* Bytes(Share& share) { return reinterpret_cast<unsigned char*>(sha
 
 }  // namespace
 
+KeyName NameOf(const SecretKey& key, Purpose purpose) {
+  if (purpose == Purpose::rendezvous || purpose == Purpose::hub) return {};
+  return KeyedHash<sizeof(KeyName)>(key, "tutti key name", {});
+}
+
 KeyPair KeyPair::Fresh() {
   KeyPair pair{.secret = SecretKey::Random()};
   crypto_scalarmult_base(Bytes(pair.share), pair.secret.data());
@@ -43,6 +48,7 @@ std::array<std::byte, kClientHelloBytes> Encode(const ClientHello& hello) {
   writer.Number(hello.rank);
   writer.Number(hello.callee);
   writer.Number(hello.nranks);
+  writer.Bytes(hello.key_name);
   writer.Bytes(hello.share);
   return Fixed<kClientHelloBytes>(writer);
 }
@@ -67,6 +73,7 @@ std::optional<ClientHello> DecodeClientHello(std::span<const std::byte, kClientH
   hello.rank = reader.Number<std::uint32_t>();
   hello.callee = reader.Number<std::uint32_t>();
   hello.nranks = reader.Number<std::uint32_t>();
+  hello.key_name = reader.Array<sizeof(KeyName)>();
   hello.share = reader.Array<sizeof(Share)>();
   if (!reader.Complete() || hello.nranks > kMaxRanks) return std::nullopt;
   if (hello.rank >= hello.nranks || hello.callee >= hello.nranks) return std::nullopt;

@@ -1,7 +1,8 @@
 // How two ends of a new TCP connection prove to each other that they hold the same key, before either believes a byte:
 //
 //     client                                                     server
-//     ClientHello  magic, purpose, caller, callee, nranks, share  ------->
+//     ClientHello  magic, purpose, caller, callee, nranks,
+//                  name of the key, share  ------->
 //                                                  <-------  ServerHello  magic, rank, share
 //     ClientProof  MAC("client", both hellos)                     ------->
 //                                                  <-------  ServerProof  MAC("server", both hellos)
@@ -36,6 +37,11 @@ inline constexpr std::uint32_t kMaxRanks = 8192;
 // The callee of every rank: the rendezvous, and the hub, which is rank 0's.
 inline constexpr std::uint32_t kCentre = 0;
 
+// Names a key without revealing it, at a port that serves several. Zero for the rendezvous and the hub, whose ports serve
+// one: their key may come from a secret that a person chose, and the name would let a stranger test guesses of it.
+using KeyName = std::array<std::byte, 16>;
+KeyName NameOf(const SecretKey& key, Purpose purpose);
+
 using Share = std::array<std::byte, 32>;
 using Mac = std::array<std::byte, 32>;
 
@@ -55,6 +61,7 @@ struct ClientHello {
   std::uint32_t rank = 0;
   std::uint32_t callee = 0;
   std::uint32_t nranks = 1;
+  KeyName key_name{};
   Share share{};
 
   friend bool operator==(const ClientHello&, const ClientHello&) = default;
@@ -68,7 +75,7 @@ struct ServerHello {
 };
 
 inline constexpr std::size_t kMagicBytes = 8;
-inline constexpr std::size_t kClientHelloBytes = kMagicBytes + 1 + 4 + 4 + 4 + sizeof(Share);
+inline constexpr std::size_t kClientHelloBytes = kMagicBytes + 1 + 4 + 4 + 4 + sizeof(KeyName) + sizeof(Share);
 inline constexpr std::size_t kServerHelloBytes = kMagicBytes + 4 + sizeof(Share);
 inline constexpr std::size_t kProofBytes = sizeof(Mac);
 

@@ -34,8 +34,13 @@ SecureChannel Admitted::OpenChannel() && {
   return channel;
 }
 
+HandshakePool::HandshakePool(std::vector<net::Socket> listeners, FindServer find)
+    : listeners_(std::move(listeners)), find_(std::move(find)) {}
+
 HandshakePool::HandshakePool(std::vector<net::Socket> listeners, const SecretKey& key, Purpose purpose, int rank)
-    : listeners_(std::move(listeners)), key_(key), purpose_(purpose), rank_(static_cast<std::uint32_t>(rank)) {}
+    : HandshakePool(std::move(listeners), [=](const ClientHello& hello) {
+        return hello.purpose == purpose ? std::optional(Server{key, static_cast<std::uint32_t>(rank)}) : std::nullopt;
+      }) {}
 
 void HandshakePool::Watch(std::vector<pollfd>& fds) const {
   if (!paused_) {
@@ -97,6 +102,7 @@ void HandshakePool::TakeNew(const net::Socket& listener) {
                           .from = from,
                           .buffer = {},
                           .hello = {},
+                          .server = {},
                           .secret = {},
                           .reply = {}});
   }
@@ -148,11 +154,13 @@ HandshakePool::Step HandshakePool::Advance(Stranger& stranger, std::vector<Admit
 
 bool HandshakePool::Greet(Stranger& stranger) {
   const auto hello = DecodeClientHello(std::span(stranger.buffer).first<kClientHelloBytes>());
-  if (!hello || hello->purpose != purpose_) return false;
+  auto server = hello ? find_(*hello) : std::nullopt;
+  if (!server) return false;
   const auto pair = KeyPair::Fresh();
   stranger.hello = *hello;
   stranger.secret = pair.secret;
-  stranger.reply = {rank_, pair.share};
+  stranger.server = std::move(*server);
+  stranger.reply = {stranger.server.rank, pair.share};
   const auto reply = Encode(stranger.reply);
   // A new connection's buffer takes these few bytes at once, unless the client plays tricks with its window.
   const auto result = net::SendSome(stranger.socket, reply);
@@ -160,21 +168,23 @@ bool HandshakePool::Greet(Stranger& stranger) {
   stranger.greeted = true;
   stranger.received = 0;
   // A client that means another rank was told which one it has reached.
-  return hello->callee == rank_;
+  return hello->callee == stranger.server.rank;
 }
 
 bool HandshakePool::Prove(Stranger& stranger, std::vector<Admitted>& admitted) {
   Mac proof;
   std::copy_n(stranger.buffer.begin(), proof.size(), proof.begin());
   std::optional<SessionKeys> keys;
-  if (SameMac(proof, ClientProof(key_, stranger.hello, stranger.reply))) {
-    keys = DeriveSessionKeys(key_, stranger.hello, stranger.reply, stranger.secret, stranger.hello.share);
+  const auto& key = stranger.server.key;
+  if (SameMac(proof, ClientProof(key, stranger.hello, stranger.reply))) {
+    keys = DeriveSessionKeys(key, stranger.hello, stranger.reply, stranger.secret, stranger.hello.share);
   }
-  const Mac answer = keys ? ServerProof(key_, stranger.hello, stranger.reply) : Mac{};
+  const Mac answer = keys ? ServerProof(key, stranger.hello, stranger.reply) : Mac{};
   const bool told = net::SendSome(stranger.socket, answer).bytes == answer.size();
   if (!keys || !told) return false;
-  admitted.push_back({std::move(stranger.socket), *keys, static_cast<int>(stranger.hello.rank),
-                      static_cast<int>(stranger.hello.nranks)});
+  const auto& hello = stranger.hello;
+  admitted.push_back({std::move(stranger.socket), *keys, static_cast<int>(hello.rank), static_cast<int>(hello.nranks),
+                      static_cast<int>(hello.callee), hello.key_name});
   return true;
 }
 

@@ -14,7 +14,9 @@
 #include <poll.h>
 
 #include <cstddef>
+#include <functional>
 #include <list>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,6 +36,8 @@ struct Admitted {
   SessionKeys keys;
   int rank;
   int nranks;
+  int callee;
+  KeyName key_name;
 
   // For frames (frame.h). The first one, empty, tells the client that it was admitted.
   SecureChannel OpenChannel() &&;
@@ -41,7 +45,17 @@ struct Admitted {
 
 class HandshakePool {
  public:
-  // The handshake pool of rank `rank`, or of kCentre. REQUIRES: the listeners listen.
+  // Who answers a client: rank `rank`, or kCentre.
+  struct Server {
+    SecretKey key;
+    std::uint32_t rank = kCentre;
+  };
+  // nullopt: the client is dropped without an answer.
+  using FindServer = std::function<std::optional<Server>(const ClientHello&)>;
+
+  // REQUIRES: the listeners listen.
+  HandshakePool(std::vector<net::Socket> listeners, FindServer find);
+  // One server.
   HandshakePool(std::vector<net::Socket> listeners, const SecretKey& key, Purpose purpose, int rank);
 
   // Appends the descriptors that this waits for; the same entries, in the same order, then go to Advance.
@@ -65,6 +79,7 @@ class HandshakePool {
     std::size_t received = 0;
     std::array<std::byte, std::max(kClientHelloBytes, kProofBytes)> buffer;
     ClientHello hello;
+    Server server;
     SecretKey secret;  // of our share
     ServerHello reply;
   };
@@ -77,9 +92,7 @@ class HandshakePool {
   bool Prove(Stranger& stranger, std::vector<Admitted>& admitted);
 
   std::vector<net::Socket> listeners_;
-  SecretKey key_;
-  Purpose purpose_;
-  std::uint32_t rank_;
+  FindServer find_;
   std::list<Stranger> strangers_;  // oldest first
   bool paused_ = false;            // out of descriptors: listening rests until resume_
   Deadline resume_ = Deadline::Never();

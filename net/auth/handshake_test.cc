@@ -8,12 +8,13 @@
 namespace tutti::auth {
 namespace {
 
-ClientHello Hello() { return {Purpose::data, 3, 5, 8, KeyPair::Fresh().share}; }
+ClientHello Hello() { return {Purpose::data, 3, 5, 8, {}, KeyPair::Fresh().share}; }
 ServerHello Reply() { return {5, KeyPair::Fresh().share}; }
 
 TEST(Handshake, HellosRoundTrip) {
   for (const auto purpose : {Purpose::rendezvous, Purpose::hub, Purpose::data, Purpose::membership_agreement}) {
-    const ClientHello hello{purpose, kMaxRanks - 1, kMaxRanks - 2, kMaxRanks, KeyPair::Fresh().share};
+    const ClientHello hello{purpose,   kMaxRanks - 1,         kMaxRanks - 2,
+                            kMaxRanks, KeyName{std::byte{7}}, KeyPair::Fresh().share};
     EXPECT_EQ(DecodeClientHello(Encode(hello)), hello);
   }
   const ServerHello hello{kMaxRanks - 1, KeyPair::Fresh().share};
@@ -21,11 +22,11 @@ TEST(Handshake, HellosRoundTrip) {
 }
 
 TEST(Handshake, RefusesNumbersOutOfRange) {
-  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 0, 0, 0, {}})));
-  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 8, 0, 8, {}})));
-  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 0, 8, 8, {}})));
-  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 0, 0, kMaxRanks + 1, {}})));
-  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{static_cast<Purpose>(5), 0, 0, 1, {}})));
+  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 0, 0, 0, {}, {}})));
+  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 8, 0, 8, {}, {}})));
+  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 0, 8, 8, {}, {}})));
+  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 0, 0, kMaxRanks + 1, {}, {}})));
+  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{static_cast<Purpose>(5), 0, 0, 1, {}, {}})));
   EXPECT_FALSE(DecodeServerHello(Encode(ServerHello{kMaxRanks, {}})));
 }
 

@@ -24,7 +24,8 @@ tuttiResult_t JoinWith(tuttiComm_t* comm, const bootstrap::JoinTicket& ticket, i
                        comm::Options options) {
   options.id = IdOf(ticket);
   return launch::JoinInto(comm, rank, nranks, options, nullptr, [=](tuttiComm& handle) {
-    return std::make_unique<comm::Communicator>(ticket, nranks, rank, options, Cancellation(handle.cancel));
+    const Cancellation cancel(handle.cancel);
+    return std::make_unique<comm::Communicator>(comm::Communicator::At(ticket, nranks, rank, cancel), options, cancel);
   });
 }
 

@@ -3,13 +3,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 #include "net/auth/dial.h"
 
 namespace tutti::bootstrap {
 
 ControlPlane::ControlPlane(int rank, std::vector<Process> roster)
-    : rank_(rank), roster_(std::move(roster)), owner_(getpid()) {}
+    : rank_(rank), roster_(std::move(roster)), owner_(getpid()), first_ranks_(roster_.size()) {
+  std::iota(first_ranks_.begin(), first_ranks_.end(), 0);
+}
 
 ControlPlane::~ControlPlane() {
   // A forked child holds only copies and must not shut them down.
@@ -73,8 +77,8 @@ std::vector<ControlPlane::Blob> ControlPlane::GatherAsMember(std::span<const std
       Throw(tuttiRemoteError, "{} is gone: it closed its connection to rank {} (its process ended, or it gave up)", hub,
             rank_);
     }
-    pollfd fd = to_hub_->Watch();
-    switch (net::Wait({&fd, 1}, deadline, cancel)) {
+    std::vector fds{to_hub_->Watch()};
+    switch (AwaitFrames(std::array{&*to_hub_}, fds, deadline, cancel)) {
       case net::Wake::cancelled: auth::ThrowCancelled();
       case net::Wake::event: to_hub_->Flush(); break;
       case net::Wake::deadline:

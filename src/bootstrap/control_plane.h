@@ -1,5 +1,6 @@
 // The control plane of a communicator, kept open for its life: small collectives over TCP, before and alongside the
-// fast transports. A star: rank 0's process is its hub (hub.h); each other rank holds one proven connection to it.
+// fast transports. A star: rank 0's process is its hub (hub.h); each other rank holds one proven connection to it. A
+// control plane for some of the ranks uses connections that these have already (Derive).
 //
 // A failing call sends the reason to the other ranks, as far as they can be reached, and leaves the control plane dead:
 // every later call throws the same error. No thread watches the connections between calls: the next call notices and
@@ -24,6 +25,7 @@
 #include "net/auth/channel.h"
 #include "src/bootstrap/hub.h"
 #include "src/bootstrap/join_messages.h"
+#include "src/bootstrap/shared_channel.h"
 #include "src/bootstrap/unique_id.h"
 
 namespace tutti::bootstrap {
@@ -42,6 +44,17 @@ class ControlPlane {
   static std::unique_ptr<ControlPlane> Join(const JoinTicket& ticket, int nranks, int rank, const Settings& settings,
                                             Deadline deadline, Cancellation cancel = {},
                                             const std::function<void()>& arrived = {});
+  // Whether this rank has connections to all these ranks, and so can be the first of them in Derive().
+  bool Reaches(const std::vector<int>& ranks) const;
+  // The control plane of `members`, ranks of this one by their rank in the new one, over connections that they have.
+  // Without an exchange: a rank that does not come shows at the first one. `number`: equal on all members, and fresh.
+  // Throws tuttiInternalError where this rank has no connection to the first member, or as net::ChooseAddresses.
+  // REQUIRES: the first member reaches all others.
+  std::unique_ptr<ControlPlane> Derive(const std::vector<int>& members, std::uint64_t number,
+                                       const Settings& settings) const;
+  // The connections of `child`, whose ranks are `members`, and were connected anew, serve those that derive from this
+  // one, too.
+  void Adopt(ControlPlane& child, const std::vector<int>& members) const;
   // Closes the connections, which the other ranks notice; does not wait for them.
   ~ControlPlane();
   ControlPlane(const ControlPlane&) = delete;
@@ -71,18 +84,24 @@ class ControlPlane {
  private:
   ControlPlane(int rank, std::vector<Process> roster);
 
+  void KeepConnections();
+
   std::vector<Blob> GatherAsMember(std::span<const std::byte> mine, Deadline deadline, Cancellation cancel = {});
   void Shutdown();
 
   int rank_;
   std::vector<Process> roster_;
   pid_t owner_;
+  bool stays_on_loopback_ = false;
   std::vector<net::SocketAddress> places_;
   auth::SecretKey data_key_;
   std::uint64_t sequence_ = 0;
   std::optional<Error> failure_;
-  std::optional<Hub> hub_;                     // rank 0
-  std::optional<auth::SecureChannel> to_hub_;  // the others
+  std::optional<Hub> hub_;            // rank 0
+  std::optional<Subchannel> to_hub_;  // the others
+  // The connections of this rank in the communicator in which its ranks first met, and by rank the places there.
+  std::shared_ptr<SharedChannels> channels_ = std::make_shared<SharedChannels>();
+  std::vector<int> first_ranks_;
 };
 
 }  // namespace tutti::bootstrap

@@ -10,6 +10,7 @@
 
 #include "net/net_testing.h"
 #include "src/bootstrap/rendezvous.h"
+#include "testing/descriptors.h"
 #include "testing/surroundings.h"
 
 namespace tutti::bootstrap {
@@ -82,6 +83,52 @@ TEST(ControlPlane, ManyRoundsWithRanksOutOfStep) {
       const auto size = [&](int r) { return static_cast<std::size_t>((r * 17 + round * 5) % 90); };
       ExpectBlobs(plane->AllGather(BlobOf(rank, size(rank)), Ample()), kRanks, size);
     }
+  });
+  ExpectNoErrors(errors);
+}
+
+// Ranks 3, 0 and 2 of four, over the connections that they have; rank 0 of the new one must be rank 0.
+TEST(ControlPlane, DerivesOthersOverItsConnections) {
+  constexpr int kRanks = 4;
+  const std::vector<int> members{0, 3, 2};
+  const auto ticket = OpenRendezvous(OnLoopback());
+  const auto errors = RunRanks(AllRanks(kRanks), [&](int rank) {
+    const auto plane = ControlPlane::Join(ticket, kRanks, rank, OnLoopback(), Ample());
+    EXPECT_EQ(plane->Reaches({1, 2, 3}), rank == 0) << rank;
+    EXPECT_EQ(plane->Reaches({0, rank}), true);
+    plane->Barrier(Ample());
+    const auto before = testing::OpenDescriptors();
+    plane->Barrier(Ample());
+    std::vector<std::unique_ptr<ControlPlane>> derived;
+    const auto mine = std::ranges::find(members, rank) - members.begin();
+    for (std::uint64_t number = 1; rank != 1 && number <= 20; ++number) {
+      derived.push_back(plane->Derive(members, number, OnLoopback()));
+      EXPECT_EQ(derived.back()->rank(), mine);
+      const auto size = [&](int r) { return static_cast<std::size_t>(r) * 1000 + number; };
+      ExpectBlobs(derived.back()->AllGather(BlobOf(static_cast<int>(mine), size(static_cast<int>(mine))), Ample()), 3,
+                  size);
+    }
+    plane->Barrier(Ample());
+    if (rank == 0) {
+      EXPECT_LE(testing::OpenDescriptors(), before);
+    }
+    for (std::size_t d = 1; d < derived.size(); ++d) {
+      EXPECT_FALSE(derived[d]->data_key() == derived[d - 1]->data_key());
+    }
+    plane->Barrier(Ample());
+    // The end of one leaves the others. Who closes it is named there.
+    if (rank == 3) derived[0].reset();
+    if (rank == 0 || rank == 2) {
+      try {
+        derived[0]->Barrier(Ample());
+        ADD_FAILURE() << "a barrier without rank 3";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), tuttiRemoteError);
+        EXPECT_NE(std::string(error.what()).find("rank 1 "), std::string::npos) << error.what();
+      }
+    }
+    if (rank != 1) derived[1]->Barrier(Ample());
+    plane->Barrier(Ample());
   });
   ExpectNoErrors(errors);
 }

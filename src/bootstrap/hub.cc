@@ -21,6 +21,11 @@ Hub::Hub(std::vector<Process> roster, auth::HandshakePool handshakes, auth::Secu
       rendezvous_(std::move(rendezvous)),
       members_(roster_.size()) {}
 
+Hub::Hub(std::vector<Process> roster, std::vector<Subchannel> members)
+    : roster_(std::move(roster)), members_(roster_.size()) {
+  for (std::size_t i = 0; i < members.size(); ++i) members_[i + 1].channel.emplace(std::move(members[i]));
+}
+
 std::vector<Hub::Blob> Hub::AllGather(std::uint64_t sequence, std::span<const std::byte> mine, Deadline deadline,
                                       Cancellation cancel) {
   try {
@@ -57,9 +62,15 @@ void Hub::Shutdown() {
 void Hub::Collect(std::uint64_t sequence, Deadline deadline, Cancellation cancel) {
   std::vector<pollfd> fds;
   std::vector<int> ranks;  // of the entries after the handshake pool's
-  while (missing_ > 0) {
+  std::vector<Subchannel*> channels;
+  for (;;) {
+    for (int rank = 1; rank < static_cast<int>(members_.size()); ++rank) {
+      if (member(rank).channel && member(rank).channel->waiting()) Listen(sequence, rank);
+    }
+    if (missing_ == 0) return;
     fds.clear();
     ranks.clear();
+    channels.clear();
     if (handshakes_) handshakes_->Watch(fds);
     const auto strangers = fds.size();
     HearRendezvous();
@@ -69,8 +80,10 @@ void Hub::Collect(std::uint64_t sequence, Deadline deadline, Cancellation cancel
       if (!member(rank).channel) continue;
       fds.push_back(member(rank).channel->Watch());
       ranks.push_back(rank);
+      channels.push_back(&*member(rank).channel);
     }
-    const auto wake = net::Wait(fds, handshakes_ ? std::min(deadline, handshakes_->NextDeadline()) : deadline, cancel);
+    const auto until = handshakes_ ? std::min(deadline, handshakes_->NextDeadline()) : deadline;
+    const auto wake = AwaitFrames(channels, fds, until, cancel);
     if (wake == net::Wake::cancelled) auth::ThrowCancelled();
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       if (fds[others + i].revents != 0) Listen(sequence, ranks[i]);
@@ -123,7 +136,8 @@ void Hub::Admit(std::vector<auth::Admitted>& admitted) {
       Throw(tuttiInternalError, "rank {} of {} connected to a control plane of {} ranks that does not expect it",
             one.rank, one.nranks, members_.size());
     }
-    member(one.rank).channel = std::move(one).OpenChannel();
+    auto& channel = member(one.rank).channel;
+    channel.emplace(std::make_shared<SharedChannel>(std::move(one).OpenChannel()), Subchannel::kFirst);
   }
 }
 
@@ -138,8 +152,8 @@ void Hub::Distribute(std::uint64_t sequence, const std::vector<Blob>& blobs, Dea
     if (ranks.empty()) return;
     fds.clear();
     // Poll for room only: a member that has everything may already be sending the next exchange's part.
-    for (const int rank : ranks) fds.push_back({member(rank).channel->socket().fd(), POLLOUT, 0});
-    const auto wake = net::Wait(fds, deadline, cancel);
+    for (const int rank : ranks) fds.push_back({member(rank).channel->fd(), POLLOUT, 0});
+    const auto wake = AwaitFrames({}, fds, deadline, cancel);
     if (wake == net::Wake::cancelled) auth::ThrowCancelled();
     if (wake == net::Wake::deadline) {
       Throw(tuttiTimeoutError, "an exchange between the ranks timed out: {} does not receive its result from rank 0",
@@ -147,7 +161,8 @@ void Hub::Distribute(std::uint64_t sequence, const std::vector<Blob>& blobs, Dea
     }
     // A rank that is gone has given its part; the others still get theirs. The next exchange reports it missing.
     for (std::size_t i = ranks.size(); i-- > 0;) {
-      if ((fds[i].revents & (POLLERR | POLLHUP)) != 0) ranks.erase(ranks.begin() + static_cast<std::ptrdiff_t>(i));
+      const bool gone = (fds[i].revents & (POLLERR | POLLHUP)) != 0 || member(ranks[i]).channel->left();
+      if (gone) ranks.erase(ranks.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }
 }
@@ -180,7 +195,7 @@ void Hub::Tell(const Failure& failure) {
     for (auto& member : members_) {
       if (!member.channel) continue;
       member.channel->Flush();
-      if (member.channel->sending()) fds.push_back({member.channel->socket().fd(), POLLOUT, 0});
+      if (member.channel->sending()) fds.push_back({member.channel->fd(), POLLOUT, 0});
     }
   } while (!fds.empty() && net::Wait(fds, farewell) == net::Wake::event && !farewell.Passed());
 }

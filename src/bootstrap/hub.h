@@ -19,6 +19,7 @@
 #include "net/auth/channel.h"
 #include "net/auth/handshake_pool.h"
 #include "src/bootstrap/join_messages.h"
+#include "src/bootstrap/shared_channel.h"
 
 namespace tutti::bootstrap {
 
@@ -30,6 +31,8 @@ class Hub {
   // before they reach the hub, and passes on a failure: every rank keeps its connection to it until the first
   // all-gather has ended.
   Hub(std::vector<Process> roster, auth::HandshakePool handshakes, auth::SecureChannel rendezvous);
+  // Of ranks that are connected: `members` by rank, without rank 0.
+  Hub(std::vector<Process> roster, std::vector<Subchannel> members);
 
   // Returns every rank's blob. Before it throws, it sends every member the reason. Dead afterwards.
   std::vector<Blob> AllGather(std::uint64_t sequence, std::span<const std::byte> mine, Deadline deadline,
@@ -37,12 +40,16 @@ class Hub {
   // Informs every member that this exchange, or the next one, fails. Does not wait long for any of them.
   void Tell(const Failure& failure);
   void Shutdown();
+  // REQUIRES: an exchange has ended; rank > 0.
+  const std::shared_ptr<SharedChannel>& ConnectionTo(int rank) const {
+    return members_[static_cast<std::size_t>(rank)].channel->shared();
+  }
 
  private:
   struct Member {
-    std::optional<auth::SecureChannel> channel;  // empty until it arrives
-    std::optional<Blob> part;                    // of the current all-gather
-    std::size_t given = 0;                       // parts already sent to it
+    std::optional<Subchannel> channel;  // empty until it arrives
+    std::optional<Blob> part;           // of the current all-gather
+    std::size_t given = 0;              // parts already sent to it
   };
 
   void Collect(std::uint64_t sequence, Deadline deadline, Cancellation cancel);

@@ -153,7 +153,8 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
                             .may_be_early = false,
                             .whom = Describe(0, verdict.roster[0])};
     try {
-      plane->to_hub_ = auth::Dial(to_hub, hub_key, deadline, cancel);
+      auto connection = std::make_shared<SharedChannel>(auth::Dial(to_hub, hub_key, deadline, cancel));
+      plane->to_hub_.emplace(std::move(connection), Subchannel::kFirst);
       plane->Barrier(deadline, cancel);
     } catch (const Error& error) {
       if (error.code() != tuttiRemoteError) throw;
@@ -169,6 +170,8 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
         error.code(), fmt::format("{} failed while joining: {}", Describe(rank, verdict.roster[rank]), error.what())));
     throw;
   }
+  plane->stays_on_loopback_ = ticket.StaysOnLoopback();
+  plane->KeepConnections();
   Log(Subject::init, "rank {} of {} joined", rank, nranks);
   return plane;
 }

@@ -1,6 +1,5 @@
 #include "src/bootstrap/rendezvous.h"
 
-#include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,6 +11,7 @@
 #include "net/net_testing.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/bootstrap/job_source.h"
+#include "testing/descriptors.h"
 #include "testing/own_network.h"
 #include "testing/surroundings.h"
 
@@ -187,25 +187,17 @@ TEST(Rendezvous, ForkedChildExitsAndHasItsOwn) {
   ExpectNoErrors(RunRanks(AllRanks(2), [&](int rank) { Join(parents, 2, rank); }));
 }
 
-std::size_t OpenDescriptors() {
-  std::size_t count = 0;
-  DIR* const directory = opendir("/proc/self/fd");
-  while (readdir(directory) != nullptr) ++count;
-  closedir(directory);
-  return count;
-}
-
 TEST(Rendezvous, ManyJobsOneAfterAnotherLeaveNothingOpen) {
   const auto run = [] {
     const auto ticket = OpenRendezvous(OnLoopback());
     ExpectNoErrors(RunRanks(AllRanks(3), [&](int rank) { Join(ticket, 3, rank); }));
   };
   run();
-  const auto before = OpenDescriptors();
+  const auto before = testing::OpenDescriptors();
   for (int job = 0; job < 50; ++job) run();
   // The next server cleans up one that has just finished.
   constexpr std::size_t kSlack = 12;
-  EXPECT_LE(OpenDescriptors(), before + kSlack);
+  EXPECT_LE(testing::OpenDescriptors(), before + kSlack);
 }
 
 TEST(FixedAddress, RanksMayComeBeforeRankZero) {

@@ -22,13 +22,10 @@
 
 namespace tutti::comm {
 
-Communicator::Communicator(const bootstrap::JoinTicket& ticket, int nranks, int rank, Options options,
-                           Cancellation cancel, std::optional<Cancellation> joining,
-                           const std::function<void()>& arrived)
+Communicator::Communicator(const Meet& meet, Options options, Cancellation cancel)
     : options_(std::move(options)), cancel_(cancel) {
   const auto deadline = InitDeadline();
-  control_plane_ = bootstrap::ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline,
-                                                 joining.value_or(cancel), arrived);
+  control_plane_ = meet(options_.settings, deadline);
   // From here on this rank can tell the others why it fails.
   try {
     SetUp(deadline);
@@ -36,6 +33,12 @@ Communicator::Communicator(const bootstrap::JoinTicket& ticket, int nranks, int 
     control_plane_->Refuse(RefusalOf(CurrentFailure(), "while the communicator was made"));
     throw;
   }
+}
+
+Communicator::Meet Communicator::At(const bootstrap::JoinTicket& ticket, int nranks, int rank, Cancellation cancel) {
+  return [=](const Settings& settings, Deadline deadline) {
+    return bootstrap::ControlPlane::Join(ticket, nranks, rank, settings, deadline, cancel);
+  };
 }
 
 void Communicator::SetUp(Deadline deadline) {
@@ -164,12 +167,14 @@ Communicator::~Communicator() {
 }
 
 std::unique_ptr<shrink::MembershipAgreement> Communicator::MakeMembershipAgreement(const shm::Hosts& hosts) {
-  auto listeners = net::ListenOnAll(control_plane_->places(), fmt::format("rank {}", rank()));
-  auto addresses = tcp::GatherAddresses(MakeAllGather(), listeners);
+  const auto key = auth::DeriveKey(control_plane_->data_key(), "tutti reunion", {});
+  auto port = auth::Port::At(control_plane_->places(), fmt::format("rank {}", rank()));
+  // Served before the others learn of it.
+  auto keeper = std::make_unique<auth::Doorkeeper>(port, key, auth::Purpose::membership_agreement, rank());
+  auto addresses = tcp::GatherAddresses(MakeAllGather(), port->addresses());
   return std::make_unique<shrink::MembershipAgreement>(
       rank(), shrink::MembershipAgreement::Ranks{control_plane_->roster(), hosts.host_of, std::move(addresses)},
-      std::move(listeners), auth::DeriveKey(control_plane_->data_key(), "tutti reunion", {}),
-      Deadline::Milliseconds(options_.settings.silence_ms),
+      std::move(keeper), key, Deadline::Milliseconds(options_.settings.silence_ms),
       [this](int rank) { return network_.engine != nullptr && network_.engine->Reaches(rank); });
 }
 

@@ -61,10 +61,14 @@ class Observer {
 
 class Communicator {
  public:
-  // Collective. Polls `cancel` while it waits for other ranks; until all have come, polls `joining` instead. From then
-  // on all ranks learn what ends one of them. `arrived`: see ControlPlane::Join().
-  Communicator(const bootstrap::JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel,
-               std::optional<Cancellation> joining = std::nullopt, const std::function<void()>& arrived = {});
+  // How the ranks meet.
+  using Meet = std::function<std::unique_ptr<bootstrap::ControlPlane>(const Settings&, Deadline)>;
+  // At a rendezvous. Polls `cancel` until all have come.
+  static Meet At(const bootstrap::JoinTicket& ticket, int nranks, int rank, Cancellation cancel);
+
+  // Collective. Polls `cancel` while it waits for other ranks, once they have met. From then on all ranks learn what
+  // ends one of them.
+  Communicator(const Meet& meet, Options options, Cancellation cancel);
   // Tells the peers that this rank has left. Local.
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -205,11 +209,13 @@ class Communicator {
   void WriteDump(const std::string& path) const;
 
  private:
-  // The last part of a control call that makes a communicator from ranks of this one: joins it. Until all of this one's
-  // ranks have come to the rendezvous, or need not, the end of one shows here; from then on it shows there. `hold`: this
-  // rank's hold on it, if it has one.
-  std::unique_ptr<Communicator> Join(ControlCall call, const tuttiUniqueId& id, int nranks, int rank,
-                                     const Options& options, Cancellation cancel, bootstrap::RendezvousHold& hold);
+  // The last part of a control call that makes a communicator from ranks of this one: joins it. `meet` is given a
+  // function that it calls when the others can see there if this rank ends. Until all of this one's ranks have come so
+  // far, or need not, the end of one shows here.
+  using MeetFromHere = std::function<std::unique_ptr<bootstrap::ControlPlane>(const Settings&, Deadline,
+                                                                              const std::function<void()>& arrived)>;
+  std::unique_ptr<Communicator> Join(ControlCall call, const MeetFromHere& meet, const Options& options,
+                                     Cancellation cancel);
   void AwaitArrivals(ControlCall call, Cancellation cancel);
   std::unique_ptr<shrink::MembershipAgreement> MakeMembershipAgreement(const shm::Hosts& hosts);
   void LockSlowly();

@@ -56,54 +56,83 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, const Opti
   };
   // Cancelled by an abort of this communicator or of the new one.
   const Cancellation either(cancelled_, &cancel);
-  std::vector<std::pair<int, int>> members;  // key, old rank
+  // Where the ranks of a part meet, as its first rank decides.
+  struct Place {
+    tuttiUniqueId id;      // of a rendezvous; otherwise over the connections that they have:
+    std::uint64_t number;  // for ControlPlane::Derive(); 0: at the rendezvous
+  };
+  std::vector<int> members;
   bootstrap::RendezvousHold hold;
-  const auto ids = InControlCall(ControlCall::split, [&] {
+  std::unique_ptr<bootstrap::ControlPlane> derived;
+  const auto places = InControlCall(ControlCall::split, [&] {
     const auto all_gather = MakeAllGather(either);
     RequireSameCalls(ControlCall::split, all_gather);
     const auto choices = shm::GatherValues(all_gather, Choice{color, key});
     for (std::size_t r = 0; r < choices.size(); ++r) {
-      if (choices[r].color == color && color >= 0) members.emplace_back(choices[r].key, static_cast<int>(r));
+      if (choices[r].color == color && color >= 0) members.push_back(static_cast<int>(r));
     }
-    std::sort(members.begin(), members.end());
-    // The first rank of each part opens a rendezvous; its ticket travels over the parent's control plane.
-    tuttiUniqueId id{};
-    const bool leads = !members.empty() && members.front().second == rank();
+    std::ranges::stable_sort(members, {}, [&](int r) { return choices[static_cast<std::size_t>(r)].key; });
+    Place place{};
     try {
-      if (leads) id = bootstrap::EncodeUniqueId(bootstrap::OpenRendezvous(options_.settings, &hold));
+      if (!members.empty() && members.front() == rank()) {
+        if (control_plane_->Reaches(members)) {
+          // Open here before the others learn the number, and may send something.
+          place.number = auth::RandomNumber();
+          derived = control_plane_->Derive(members, place.number, options.settings);
+        } else {
+          place.id = bootstrap::EncodeUniqueId(bootstrap::OpenRendezvous(options_.settings, &hold));
+        }
+      }
     } catch (...) {
       // Only this rank has seen this failure.
       control_plane_->Refuse(RefusalOf(CurrentFailure(), "in split"));
       throw;
     }
-    return shm::GatherValues(all_gather, id);
+    return shm::GatherValues(all_gather, place);
   });
   if (color < 0) {
     AwaitArrivals(ControlCall::split, either);
     return nullptr;
   }
-  const auto place = std::find(members.begin(), members.end(), std::pair(key, rank())) - members.begin();
-  return Join(ControlCall::split, ids[static_cast<std::size_t>(members.front().second)],
-              static_cast<int>(members.size()), static_cast<int>(place), options, either, hold);
+  const auto& place = places[static_cast<std::size_t>(members.front())];
+  const auto meet = [&](const Settings& settings, Deadline deadline, const std::function<void()>& arrived) {
+    if (place.number != 0) {
+      if (derived == nullptr) derived = control_plane_->Derive(members, place.number, settings);
+      arrived();
+      return std::move(derived);
+    }
+    const auto mine = std::ranges::find(members, rank()) - members.begin();
+    auto joined = bootstrap::ControlPlane::Join(bootstrap::DecodeUniqueId(place.id), static_cast<int>(members.size()),
+                                                static_cast<int>(mine), settings, deadline, either, [&] {
+                                                  arrived();
+                                                  hold.Release();
+                                                });
+    control_plane_->Adopt(*joined, members);
+    return joined;
+  };
+  return Join(ControlCall::split, meet, options, either);
 }
 
 void Communicator::AwaitArrivals(ControlCall call, Cancellation cancel) {
   InControlCall(call, [&] { control_plane_->Barrier(InitDeadline(), cancel); });
 }
 
-std::unique_ptr<Communicator> Communicator::Join(ControlCall call, const tuttiUniqueId& id, int nranks, int rank,
-                                                 const Options& options, Cancellation cancel,
-                                                 bootstrap::RendezvousHold& hold) {
+std::unique_ptr<Communicator> Communicator::Join(ControlCall call, const MeetFromHere& meet, const Options& options,
+                                                 Cancellation cancel) {
   bool arrived = false;
+  const auto arrive = [&] {
+    arrived = true;
+    AwaitArrivals(call, cancel);
+  };
   try {
-    return std::make_unique<Communicator>(bootstrap::DecodeUniqueId(id), nranks, rank, options, cancel, std::nullopt,
-                                          [&] {
-                                            arrived = true;
-                                            AwaitArrivals(call, cancel);
-                                            hold.Release();
-                                          });
+    return std::make_unique<Communicator>(
+        [&](const Settings& settings, Deadline deadline) { return meet(settings, deadline, arrive); }, options, cancel);
   } catch (...) {
-    if (!arrived) control_plane_->Refuse(RefusalOf(CurrentFailure(), fmt::format("in {}", NameOf(call))));
+    if (arrived) throw;
+    const Error failure = CurrentFailure();
+    // Another rank has ended the meeting before this one came. Why, it has said here.
+    if (failure.code() == tuttiRemoteError) AwaitArrivals(call, cancel);
+    control_plane_->Refuse(RefusalOf(failure, fmt::format("in {}", NameOf(call))));
     throw;
   }
 }
@@ -124,9 +153,9 @@ std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& exclu
     const auto place = std::ranges::find(members, rank()) - members.begin();
     std::optional<WhileAllLive> alive(std::in_place, *failure_detector_, membership_agreement_->ties(), members);
     try {
-      auto joined = std::make_unique<Communicator>(bootstrap::DecodeUniqueId(reunited.id),
-                                                   static_cast<int>(members.size()), static_cast<int>(place), options,
-                                                   either, Cancellation(aborted_, &cancel, &alive->one_died()));
+      const auto meet = At(bootstrap::DecodeUniqueId(reunited.id), static_cast<int>(members.size()),
+                           static_cast<int>(place), Cancellation(aborted_, &cancel, &alive->one_died()));
+      auto joined = std::make_unique<Communicator>(meet, options, either);
       alive.reset();
       hold.Release();
       membership_agreement_->ties().SayJoined();
@@ -170,8 +199,11 @@ std::unique_ptr<Communicator> Communicator::Grow(int nranks, const std::optional
     Throw(tuttiInvalidUsage, "none of the {} ranks of comm passed a unique id, which the new ranks need to join",
           size());
   }
-  bootstrap::RendezvousHold none;  // the program opened the rendezvous
-  return Join(ControlCall::grow, offer->id, nranks, rank(), options, either, none);
+  const auto meet = [&](const Settings& settings, Deadline deadline, const std::function<void()>& arrived) {
+    return bootstrap::ControlPlane::Join(bootstrap::DecodeUniqueId(offer->id), nranks, rank(), settings, deadline,
+                                         either, arrived);
+  };
+  return Join(ControlCall::grow, meet, options, either);
 }
 
 }  // namespace tutti::comm

@@ -1,10 +1,11 @@
 // The library's descriptors: none of them is a standard one, and none is left when the call that needed it has failed.
+#include "testing/descriptors.h"
+
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
-#include <filesystem>
 
 #include "testing/ranks.h"
 #include "testing/surroundings.h"
@@ -46,14 +47,7 @@ TEST_P(Descriptors, AreNeverStandardOnes) {
       options());
 }
 
-std::ptrdiff_t EntriesOf(const char* folder) {
-  const std::filesystem::directory_iterator entries(folder);
-  return std::distance(begin(entries), end(entries));
-}
-std::ptrdiff_t OpenDescriptors() { return EntriesOf("/proc/thread-self/fd"); }
-std::ptrdiff_t Threads() { return EntriesOf("/proc/self/task"); }
-
-// Rank 0 opens a meeting to which rank 1 cannot come. Both get the same code at once, and nothing of it stays.
+// Rank 1 cannot make its part. Both get the same code at once, and nothing of it stays.
 TEST_P(Descriptors, OfAFailedSplitAreClosed) {
   if (const auto why = WhyEmulated("limits on descriptors"); !why.empty()) GTEST_SKIP() << why;
   RunRanks(
@@ -72,8 +66,8 @@ TEST_P(Descriptors, OfAFailedSplitAreClosed) {
           ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
         }
         Comm child;
-        EXPECT_TRUE(
-            Fails(tuttiCommSplit(comm, 0, self.rank(), child.address(), nullptr), tuttiSystemError, {"rank 1 "}));
+        EXPECT_TRUE(Fails(tuttiCommSplit(comm, 0, self.rank(), child.address(), nullptr), tuttiSystemError,
+                          {self.rank() == 0 ? "rank 1 " : "Too many open files"}));
         setrlimit(RLIMIT_NOFILE, &limit);
         // Threads end a moment later.
         for (int i = 0; i < 500 && (OpenDescriptors() > descriptors || Threads() > threads); ++i) usleep(10'000);
@@ -83,6 +77,60 @@ TEST_P(Descriptors, OfAFailedSplitAreClosed) {
         self.Meet();
       },
       options());
+}
+
+// Communicators of ranks that know each other: all of them, all in another order, and those without the first.
+class Further {
+ public:
+  void Split(Rank& self, tuttiComm_t comm, int kind) {
+    Comm child;
+    const int color = kind == 2 && self.rank() == 0 ? 1 : 0, key = kind == 1 ? -self.rank() : self.rank();
+    ASSERT_TRUE(Ok(tuttiCommSplit(comm, color, key, child.address(), nullptr)));
+    std::vector<float> data(100, 1);
+    EXPECT_TRUE(Ok(AllReduce(child, data)));
+    communicators_.push_back(std::move(child));
+  }
+
+ private:
+  std::vector<Comm> communicators_;
+};
+
+// Threads end, and connections close, a moment after the call that needed them.
+void ExpectAtMost(std::ptrdiff_t descriptors, std::ptrdiff_t threads) {
+  for (int i = 0; i < 500 && (OpenDescriptors() > descriptors || Threads() > threads); ++i) usleep(10'000);
+  EXPECT_LE(OpenDescriptors(), descriptors);
+  EXPECT_LE(Threads(), threads);
+}
+
+TEST(FurtherCommunicators, CostNeitherDescriptorsNorThreads) {
+  for (const bool threads : {false, true}) {
+    RunRanks(3,
+             [](Rank& self) {
+               auto comm = self.Join();
+               Further further;
+               for (int kind = 0; kind < 3; ++kind) further.Split(self, comm, kind);
+               self.Meet();
+               const auto descriptors = OpenDescriptors(), threads = Threads();
+               self.Meet();
+               for (int i = 0; i < 30; ++i) further.Split(self, comm, i % 3);
+               self.Meet();
+               ExpectAtMost(descriptors, threads);
+               self.Meet();
+             },
+             {.threads = threads});
+  }
+}
+
+TEST(FurtherCommunicatorsSlow, OfAThousandFitIntoTheUsualDescriptors) {
+  if (const auto why = WhyEmulated("limits on descriptors"); !why.empty()) GTEST_SKIP() << why;
+  RunRanks(3, [](Rank& self) {
+    const rlimit usual{1024, 1024};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+    auto comm = self.Join();
+    Further further;
+    for (int i = 0; i < 1000; ++i) further.Split(self, comm, i % 3);
+    self.Meet();
+  });
 }
 
 // A meeting that has taken place leaves nothing, either.

@@ -172,8 +172,8 @@ TEST(ProcessEnds, AChildHasNoneOfItsParentsOpenGroup) {
   });
 }
 
-// After the exchange of a split and before its first message to the new communicator's ranks: while these cannot tell it
-// from a late rank, the old communicator can.
+// After the exchange of a split and before its first message to the new communicator's ranks, which have no connection to
+// it yet: while these cannot tell it from a late rank, the old communicator can.
 TEST(ProcessEnds, AtTheMeetingOfASplitIsToldAtOnce) {
   for (const char* hosts : {"1", "3"}) {
     SCOPED_TRACE(hosts);
@@ -184,7 +184,8 @@ TEST(ProcessEnds, AtTheMeetingOfASplitIsToldAtOnce) {
                ASSERT_TRUE(Ok(AllReduce(comm, data)));
                if (self.rank() == 2) dies_when_it_connects = true;
                Comm child;
-               EXPECT_TRUE(Fails(tuttiCommSplit(comm, 0, self.rank(), child.address(), nullptr), tuttiRemoteError,
+               const int color = self.rank() == 0 ? 0 : 1;
+               EXPECT_TRUE(Fails(tuttiCommSplit(comm, color, self.rank(), child.address(), nullptr), tuttiRemoteError,
                                  {"rank 2 "}));
              },
              // The limit comes long before the time-out.

@@ -114,8 +114,9 @@ class Rank {
       shared.id_is_there.store(1, std::memory_order_release);
     }
     while (shared.id_is_there.load(std::memory_order_acquire) == 0) sched_yield();
-    communicator_ = std::make_unique<comm::Communicator>(bootstrap::DecodeUniqueId(shared.id), options.nranks, rank,
-                                                         comm::Options{settings, "candidates", true}, Cancellation());
+    const auto meet = comm::Communicator::At(bootstrap::DecodeUniqueId(shared.id), options.nranks, rank, {});
+    communicator_ =
+        std::make_unique<comm::Communicator>(meet, comm::Options{settings, "candidates", true}, Cancellation());
   }
 
   // Mean time of a call for each candidate. Each round starts with another candidate, because the first one finds the

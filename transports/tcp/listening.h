@@ -12,17 +12,17 @@
 
 namespace tutti::tcp {
 
-// Collective: the addresses of each rank's listeners, by rank; beyond two of each family they are left out.
+// Collective: the addresses of each rank's port, by rank; beyond two of each family they are left out.
 inline std::vector<std::vector<net::SocketAddress>> GatherAddresses(const shm::AllGather& all_gather,
-                                                                    const std::vector<net::Socket>& listeners) {
+                                                                    const std::vector<net::SocketAddress>& own) {
   constexpr std::size_t kMost = 2 * net::kMaxAddressesPerFamily;
   struct Listening {
     std::uint32_t count = 0;
     std::array<net::SocketAddress, kMost> at = {};
   };
   Listening mine;
-  for (const auto& listener : listeners) {
-    if (mine.count < kMost) mine.at[mine.count++] = net::LocalAddress(listener);
+  for (const auto& address : own) {
+    if (mine.count < kMost) mine.at[mine.count++] = address;
   }
   std::vector<std::vector<net::SocketAddress>> addresses;
   for (const auto& theirs : shm::GatherValues(all_gather, mine)) {

@@ -40,10 +40,11 @@ TcpTransport::TcpTransport(int rank, const std::vector<int>& peers, const auth::
   if (!epoll_) ThrowErrno("epoll_create1");
   std::vector<net::SocketAddress> places;
   for (const auto& interface : InterfacesOf(settings)) places.push_back(interface.address);
-  auto listeners = net::ListenOnAll(places, fmt::format("rank {}", rank));
-  const auto addresses = GatherAddresses(all_gather, listeners);
+  auto port = auth::Port::At(places, fmt::format("rank {}", rank));
+  // Served before the others learn of it.
+  keeper_.emplace(port, key, auth::Purpose::data, rank);
+  const auto addresses = GatherAddresses(all_gather, port->addresses());
   nranks_ = static_cast<int>(addresses.size());
-  keeper_.emplace(std::move(listeners), key, auth::Purpose::data, rank);
   Watched(keeper_->descriptor(), EPOLLIN, EPOLL_CTL_ADD, kNewcomer);
   own_ = addresses[static_cast<std::size_t>(rank)];
   std::size_t interfaces = own_.size();

@@ -122,7 +122,7 @@ bool TcpTransport::AdvanceDial(int rank, Dialling& dial) {
     case auth::ClientHandshake::State::dropped: Missed(peer, dial, true, address + " closed the connection"); break;
     case auth::ClientHandshake::State::foreign: Missed(peer, dial, false, address + " is not a Tutti port"); break;
     case auth::ClientHandshake::State::stranger:
-      Missed(peer, dial, false, address + " answers with another secret");
+      Missed(peer, dial, false, address + " answers with another secret than this communicator's, or has given it up");
       break;
     case auth::ClientHandshake::State::misled:
       Missed(peer, dial, false, fmt::format("{} answers for rank {}", address, attempt.handshake->answers_for()));

@@ -36,6 +36,15 @@ grep -qa "communicators\?: handed to MPI: an intercommunicator" "$out" || fail "
 run 4 "$layer" collectives || fail "four ranks fail"
 grep -qa "passed: collectives" "$out" || fail "the collectives did not pass on four ranks"
 
+# A program that holds many communicators keeps its descriptors.
+many() { "$mpirun" -n 3 bash -c "ulimit -n $1 && LD_PRELOAD=$layer TUTTI_MPI_REPORT=1 exec $program many" >"$out" 2>&1; }
+many 128 || fail "100 communicators do not fit into 128 descriptors"
+grep -qa "passed: many" "$out" || fail "100 communicators did not pass"
+grep -qa "stay with MPI" "$out" && fail "communicators of the same ranks cost descriptors"
+many 72 || fail "a program with few descriptors fails with the layer"
+[ "$(grep -ca "^tutti-mpi: some communicators stay with MPI: .* descriptors" "$out")" -ge 1 ] ||
+  fail "nobody says that there are too few descriptors"
+
 TUTTI_MPI=off run 2 "$layer" operators || fail "two ranks fail with TUTTI_MPI=off"
 [ "$(over_tutti MPI_Barrier)" = 0 ] || fail "TUTTI_MPI=off did not turn the layer off"
 

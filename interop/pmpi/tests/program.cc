@@ -1,7 +1,9 @@
 // A program of MPI, which knows nothing of Tutti: checks what its collectives do. The test runs it with the layer and
 // without it.
-//   program collectives | types | long | communicators | operators | threads | progress | unaligned | disagree
+//   program collectives | types | long | communicators | many | operators | threads | progress | unaligned | disagree
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <functional>
 #include <map>
 #include <thread>
@@ -37,9 +39,9 @@ void Unaligned() {
 }
 
 // The sum of the ranks of a communicator, many times.
-void CheckSums(MPI_Comm comm) {
+void CheckSums(MPI_Comm comm, int rounds = kRounds) {
   const int rank = RankOf(comm), ranks = RanksOf(comm);
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     const int mine = rank + round;
     int sum = -1;
     MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, comm);
@@ -80,6 +82,24 @@ void Communicators() {
   MPI_Comm_free(&whole);
   MPI_Comm_free(&between);
   MPI_Comm_free(&half);
+}
+
+// More communicators at once than there are descriptors, on all ranks and on one part of them; and files after that.
+void Many() {
+  constexpr int kMany = 100, kFiles = 20, kFewRounds = 6;  // enough for the layer to take a communicator over
+  const int rank = RankOf(MPI_COMM_WORLD);
+  std::vector<MPI_Comm> comms(kMany);
+  for (int i = 0; i < kMany; ++i) {
+    // Reversed now and then.
+    MPI_Comm_split(MPI_COMM_WORLD, 0, i % 7 == 3 ? -rank : rank, &comms[static_cast<std::size_t>(i)]);
+    CheckSums(comms[static_cast<std::size_t>(i)], kFewRounds);
+  }
+  std::vector<std::FILE*> files;
+  for (int i = 0; i < kFiles; ++i) files.push_back(std::fopen("/dev/null", "r"));
+  Require(std::ranges::find(files, nullptr) == files.end(), "the program cannot open its files");
+  for (auto* const file : files) std::fclose(file);
+  for (int i = 0; i < kMany; ++i) CheckSums(comms[static_cast<std::size_t>((i * 7) % kMany)], 1);
+  for (auto& comm : comms) MPI_Comm_free(&comm);
 }
 
 void Concatenate(void* in, void* inout, int* length, MPI_Datatype*) {
@@ -204,7 +224,7 @@ int main(int argc, char** argv) {
       {"operators", Operators},     {"types", OtherTypes},
       {"long", LongTypes},          {"threads", Threads},
       {"progress", Progress},       {"unaligned", Unaligned},
-      {"disagree", Disagree}};
+      {"disagree", Disagree},       {"many", Many}};
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   for (int i = 1; i < argc; ++i) {

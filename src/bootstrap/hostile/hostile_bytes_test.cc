@@ -22,7 +22,7 @@ std::vector<std::vector<std::byte>> Seeds() {
   const std::vector<std::byte> blob(50, std::byte{7});
   std::vector<std::vector<std::byte>> seeds = {
       Bytes(std::as_bytes(std::span(id.internal))),
-      Bytes(auth::Encode(auth::ClientHello{auth::Purpose::hub, 1, 4, {}})),
+      Bytes(auth::Encode(auth::ClientHello{auth::Purpose::hub, 1, 4, {}, {}, {}})),
       Bytes(auth::Encode(auth::ServerHello{})),
       Encode(JoinRequest{.version = TUTTI_VERSION_CODE, .process = process, .hub = ticket.addresses}),
       Encode(TimeoutQuery{}),

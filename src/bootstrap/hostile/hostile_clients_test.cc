@@ -49,7 +49,7 @@ std::vector<std::byte> Drain(const net::Socket& socket, Deadline::Milliseconds p
 }
 
 auth::ClientHello Hello(const auth::KeyPair& pair = auth::KeyPair::Fresh()) {
-  return {auth::Purpose::rendezvous, 0, auth::kCentre, 2, pair.share};
+  return {auth::Purpose::rendezvous, 0, auth::kCentre, 2, {}, pair.share};
 }
 
 class HostileClients : public ::testing::Test {
@@ -208,8 +208,8 @@ TEST_F(HostileClients, RankZeroIsAttackedWhereItListens) {
         if (!address || address->port == 0) continue;
         const auto socket = Connect(*address);
         if (!socket) continue;
-        Send(socket,
-             auth::Encode(auth::ClientHello{auth::Purpose::hub, 1, auth::kCentre, 4, auth::KeyPair::Fresh().share}));
+        Send(socket, auth::Encode(
+                         auth::ClientHello{auth::Purpose::hub, 1, auth::kCentre, 4, {}, auth::KeyPair::Fresh().share}));
         Send(socket, auth::KeyPair::Fresh().share);
       }
     }

@@ -23,7 +23,7 @@ class AgreementCaller {
     connecting,
     ringing,  // the callee's system accepted the call: it lives
     talking,  // channel()
-    refused,  // the callee's process has ended: its port is closed
+    refused,  // the callee's process has ended, or has given up the communicator
     silent,   // the callee's system, or the route to it, is gone
     dropped   // the callee lives, and hung up
   };

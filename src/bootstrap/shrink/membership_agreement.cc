@@ -383,7 +383,7 @@ class Meeting {
 
 }  // namespace
 
-MembershipAgreement::MembershipAgreement(int rank, Ranks ranks, std::vector<net::Socket> listeners,
+MembershipAgreement::MembershipAgreement(int rank, Ranks ranks, std::unique_ptr<auth::Doorkeeper> keeper,
                                          const auth::SecretKey& key, Deadline::Milliseconds silence,
                                          std::function<bool(int rank)> reaches)
     : rank_(rank),
@@ -391,14 +391,14 @@ MembershipAgreement::MembershipAgreement(int rank, Ranks ranks, std::vector<net:
       key_(key),
       silence_(silence),
       reaches_(std::move(reaches)),
-      keeper_(std::move(listeners), key, auth::Purpose::membership_agreement, rank),
+      keeper_(std::move(keeper)),
       ties_(silence) {}
 
 Reunited MembershipAgreement::Meet(const std::vector<int>& excluded, bool exact, const std::vector<int>& ended,
                                    const std::function<tuttiUniqueId()>& open, Deadline deadline, Cancellation cancel) {
   last_.clear();
   ties_.Cut();
-  return Meeting({rank_, ranks_, key_, silence_, reaches_, keeper_, last_, ties_, excluded, exact, ended, open,
+  return Meeting({rank_, ranks_, key_, silence_, reaches_, *keeper_, last_, ties_, excluded, exact, ended, open,
                   deadline, cancel})
       .Run();
 }

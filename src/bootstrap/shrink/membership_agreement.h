@@ -1,8 +1,8 @@
 // How the ranks of a communicator find each other again when some may be gone, and agree on which are left.
 //
-// Every rank keeps a port open as long as its communicator lives, and all ranks know all ports, so each rank can judge
-// by itself whether another is there. If the other's process has ended, its system refuses calls; if the host is gone
-// or cut off, nothing answers. A rank that accepts a call but does not answer lives and has not come yet. An unanswered
+// Every rank answers at its process's port as long as its communicator lives, and all ranks know all ports, so each rank
+// can judge by itself whether another is there. If the other's process has ended, its system refuses calls; if it has
+// given up the communicator, its process does; if the host is gone or cut off, nothing answers. A rank that accepts a call but does not answer lives and has not come yet. An unanswered
 // call proves nothing if the other's system answers on a proven connection, or is this rank's own: then the port is
 // full, and the caller retries. The lowest rank that is there leads. It hears from every rank that has come, and calls
 // the others. When each has come or is gone, it sends those that came the list of members and where they meet as a new
@@ -15,6 +15,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "base/deadline.h"
@@ -41,9 +42,9 @@ class MembershipAgreement {
     std::vector<std::vector<net::SocketAddress>> addresses;
   };
 
-  // `listeners` are this rank's entry in ranks.addresses. `silence`: a system that has not answered for that long is
+  // `keeper` is this rank's, at its entry in ranks.addresses. `silence`: a system that has not answered for that long is
   // gone. `reaches`: whether another proven connection to that rank is open and answered.
-  MembershipAgreement(int rank, Ranks ranks, std::vector<net::Socket> listeners, const auth::SecretKey& key,
+  MembershipAgreement(int rank, Ranks ranks, std::unique_ptr<auth::Doorkeeper> keeper, const auth::SecretKey& key,
                       Deadline::Milliseconds silence, std::function<bool(int rank)> reaches);
   MembershipAgreement(const MembershipAgreement&) = delete;
   MembershipAgreement& operator=(const MembershipAgreement&) = delete;
@@ -63,7 +64,7 @@ class MembershipAgreement {
   auth::SecretKey key_;
   Deadline::Milliseconds silence_;
   std::function<bool(int rank)> reaches_;
-  auth::Doorkeeper keeper_;
+  std::unique_ptr<auth::Doorkeeper> keeper_;
   // Connections of the last meeting stay open until the next; otherwise its last messages might be lost.
   std::vector<auth::SecureChannel> last_;
   LivenessLinks ties_;

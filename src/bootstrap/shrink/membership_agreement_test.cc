@@ -31,13 +31,16 @@ class Ranks {
   explicit Ranks(int nranks, Deadline::Milliseconds silence = std::chrono::seconds(3), int backlog = 0)
       : membership_agreements_(static_cast<std::size_t>(nranks)) {
     MembershipAgreement::Ranks ranks;
-    std::vector<std::vector<net::Socket>> listeners;
+    std::vector<std::unique_ptr<auth::Doorkeeper>> keepers;
     for (int rank = 0; rank < nranks; ++rank) {
-      listeners.push_back(net::ListenOnAll({net::SocketAddress::Loopback(false, 0)}, "a rank"));
-      addresses_.push_back(net::LocalAddress(listeners.back()[0]));
+      auto listeners = net::ListenOnAll({net::SocketAddress::Loopback(false, 0)}, "a rank");
+      addresses_.push_back(net::LocalAddress(listeners[0]));
       if (backlog != 0) {
-        EXPECT_EQ(listen(listeners.back()[0].fd(), backlog), 0);
+        EXPECT_EQ(listen(listeners[0].fd(), backlog), 0);
       }
+      // As in processes of their own, each has a port.
+      keepers.push_back(std::make_unique<auth::Doorkeeper>(std::make_shared<auth::Port>(std::move(listeners)), key_,
+                                                           auth::Purpose::membership_agreement, rank));
       ranks.roster.push_back({fmt::format("node{}", rank / 2), 1000 + rank});
       ranks.host_of.push_back(rank / 2);
       ranks.addresses.push_back({addresses_.back()});
@@ -45,7 +48,7 @@ class Ranks {
     for (int rank = 0; rank < nranks; ++rank) {
       const auto r = static_cast<std::size_t>(rank);
       membership_agreements_[r] = std::make_unique<MembershipAgreement>(
-          rank, ranks, std::move(listeners[r]), key_, silence, [this](int to) { return reached_.contains(to); });
+          rank, ranks, std::move(keepers[r]), key_, silence, [this](int to) { return reached_.contains(to); });
     }
   }
 
