@@ -79,10 +79,8 @@ fi
 
 # --- the build ---
 say "left out: CUDA, hwloc, UCX, verbs, MPI, libnccl, libtutti_parallel, PyTorch, examples, the bench's peers"
-if [ -n "$only_build" ]; then
-  exec scripts/build.sh arm64 tutti tutti_unit_tests tutti_tests
-fi
-scripts/build.sh arm64
+[ -z "$only_build" ] || exec scripts/build.sh arm64
+scripts/build.sh arm64 -DTUTTI_BENCH=ON tutti tutti_tool tutti_unit_tests tutti_tests
 
 # --- the tool, and the tests ---
 qemu-aarch64 -L /usr/aarch64-linux-gnu build/arm64/tools/tutti topo

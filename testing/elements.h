@@ -8,6 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "tutti/tutti.h"
@@ -75,27 +78,21 @@ constexpr const SmallFloat* SmallFloatOf(tuttiDataType_t type) {
   }
 }
 
-// The codes of a test's whole numbers, by table, because a million bisections would be slow.
+// The codes of a test's whole numbers. Each is computed once, because a million bisections would be slow.
 inline std::uint32_t CodeOf(const SmallFloat& format, std::int64_t value) {
-  struct Table {
-    const SmallFloat* format;
-    std::vector<std::uint32_t> codes;
-  };
   constexpr std::int64_t kReach = 2048;
-  thread_local std::vector<Table> tables;
-  for (const auto& table : tables) {
-    if (table.format == &format && value >= -kReach && value <= kReach) {
-      return table.codes[static_cast<std::size_t>(value + kReach)];
-    }
-  }
+  constexpr std::uint32_t kUnknown = std::numeric_limits<std::uint32_t>::max();
   if (value < -kReach || value > kReach) return format.Encode(static_cast<double>(value));
-  Table table{&format, {}};
-  for (auto v = -kReach; v <= kReach; ++v) {
-    const auto encodable = std::fabs(static_cast<double>(v)) <= 256 || format.mantissa_bits >= 7;
-    table.codes.push_back(encodable ? format.Encode(static_cast<double>(v)) : 0);
+  thread_local std::map<const SmallFloat*, std::vector<std::uint32_t>> codes;
+  thread_local std::pair<const SmallFloat*, std::uint32_t*> latest{};
+  if (latest.first != &format) {
+    auto& known = codes[&format];
+    known.resize(2 * kReach + 1, kUnknown);
+    latest = {&format, known.data()};
   }
-  tables.push_back(std::move(table));
-  return CodeOf(format, value);
+  auto& code = latest.second[value + kReach];
+  if (code == kUnknown) code = format.Encode(static_cast<double>(value));
+  return code;
 }
 
 template <typename T>

@@ -104,6 +104,10 @@ std::vector<Outcome> RunRanks(int size, const std::function<void(Rank&)>& body, 
 // Runs one rank, for tests without peers.
 Outcome RunAlone(const std::function<void()>& body, const RunOptions& options = {});
 
+// Another number in each iteration of a campaign (--gtest_shuffle --gtest_random_seed=1 --gtest_repeat=N); else 0.
+inline std::uint32_t Iteration() {
+  return static_cast<std::uint32_t>(::testing::UnitTest::GetInstance()->random_seed());
+}
 // Kills this process by SIGKILL after `delay`, whatever it is doing then.
 void KillThisProcessAfter(std::chrono::microseconds delay);
 // Nanoseconds of the monotonic clock, which all processes share.

@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
@@ -37,6 +38,9 @@ inline bool Emulated() { return !Emulator().empty(); }
 inline std::string WhyEmulated(std::string_view reason) {
   return Emulated() ? std::string(Emulator()).append(": ").append(reason) : std::string();
 }
+
+// How often a test repeats a race, or what is drawn at random. An emulator does so a tenth as often.
+inline int Rounds(int rounds) { return Emulated() ? std::max(2, rounds / 10) : rounds; }
 
 // The cases of a grid. Under an emulator only `most` of them, evenly spread, the first and the last included.
 // REQUIRES: most > 1.

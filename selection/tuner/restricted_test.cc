@@ -2,6 +2,7 @@
 // tuner from outside.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "net/wire.h"
 
@@ -45,7 +46,11 @@ void SharedChannel::Close(std::uint64_t number) {
   const std::scoped_lock lock(mutex_);
   auto& inbox = inboxes_[number];
   if (!inbox.open) return;
-  Send(number, {});
+  try {
+    Send(number, {});
+  } catch (const std::exception&) {
+    channel_.Shutdown();  // without memory for the message
+  }
   inbox.open = false;
   inbox.frames.clear();
   inbox.bytes = 0;

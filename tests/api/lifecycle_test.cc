@@ -40,7 +40,7 @@ TEST(Lifecycle, OnlyOneOfThoseThatCloseItFrees) {
   for (const auto closes : {tuttiCommDestroy, tuttiCommFinalize, tuttiCommAbort}) {
     RunAlone([&] {
       auto* const stream = NewStream();
-      for (int round = 0; round < 30; ++round) {
+      for (int round = 0; round < Rounds(30); ++round) {
         Pair pair;
         ASSERT_TRUE(Ok(pair.Stuck(stream)));
         auto first = tuttiNumResults;
@@ -278,7 +278,7 @@ TEST(Lifecycle, SplitsOfOneParentKeepTheirOrder) {
       const auto comm = self.Join();
       tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
       config.blocking = blocking ? 1 : 0;
-      for (int round = 0; round < 10; ++round) {
+      for (int round = 0; round < Rounds(10); ++round) {
         std::array<tuttiComm_t, 4> parts{};
         ASSERT_TRUE(Ok(tuttiGroupStart()));
         // A child of both ranks, or one for each rank alone.

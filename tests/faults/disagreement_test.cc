@@ -244,7 +244,7 @@ TEST(Crossing, OfAMessageAndAVFormIsTold) {
                                                            {"all_gather_v", AllGatherV({50'000, 0, 70'000})},
                                                            {"all_to_all_v", AllToAllV(100, 0, 0)}};
   for (const auto& [name, form] : forms) {
-    for (int trial = 0; trial < 4; ++trial) {
+    for (int trial = 0; trial < Rounds(4); ++trial) {
       const int peer = 1 + trial % 2;
       RunRanks(3,
                [&, &name = name, &form = form](Rank& self) {

@@ -99,5 +99,117 @@ TEST(KillSlow, AnyRankAtAnyMoment) {
   EXPECT_EQ(FilesIn("/tmp"), files_before);
 }
 
+// Control calls of all kinds that leave the communicator as it is, drawn alike on all ranks, until one fails.
+class ControlCalls {
+ public:
+  ControlCalls(Rank& self, tuttiComm_t comm, std::uint32_t seed) : self_(self), comm_(comm), random_(seed) {
+    EXPECT_TRUE(Ok(tuttiMemAlloc(&memory_, kWindow)));
+  }
+  ~ControlCalls() { tuttiMemFree(memory_); }
+  ControlCalls(const ControlCalls&) = delete;
+  ControlCalls& operator=(const ControlCalls&) = delete;
+
+  tuttiResult_t Next() {
+    constexpr int kKept = 4;
+    Comm child;
+    auto result = Call(child);
+    if (result == tuttiSuccess && child != nullptr) {
+      what_ += ", an all-reduce there";
+      result = AllReduce(child, data_);
+    }
+    kept_.push_back(std::move(child));  // some outlive later ones
+    if (kept_.size() > kKept) kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(random_() % kKept));
+    return result;
+  }
+  const std::string& what() const { return what_; }
+
+ private:
+  static constexpr std::size_t kWindow = 65'536;
+
+  tuttiResult_t Call(Comm& child) {
+    const int rank = self_.rank();
+    switch (random_() % 6) {
+      case 0: what_ = "a split of all"; return tuttiCommSplit(comm_, 0, rank, child.address(), nullptr);
+      case 1: what_ = "a split in two"; return tuttiCommSplit(comm_, rank % 2, -rank, child.address(), nullptr);
+      case 2:
+        what_ = "a split without rank 0";
+        return tuttiCommSplit(comm_, rank == 0 ? TUTTI_SPLIT_NOCOLOR : 0, rank, child.address(), nullptr);
+      case 3: {
+        what_ = "a window";
+        tuttiWindow_t window = nullptr;
+        const auto result = tuttiCommWindowRegister(comm_, memory_, kWindow, &window, TUTTI_WIN_DEFAULT);
+        if (result == tuttiSuccess) tuttiCommWindowDeregister(comm_, window);
+        return result;
+      }
+      case 4: what_ = "an all-reduce"; return AllReduce(comm_, data_);
+      default:
+        what_ = "a shrink to all";
+        return tuttiCommShrink(comm_, nullptr, 0, child.address(), nullptr, TUTTI_SHRINK_DEFAULT);
+    }
+  }
+
+  Rank& self_;
+  tuttiComm_t comm_;
+  std::mt19937 random_;
+  void* memory_ = nullptr;
+  std::vector<float> data_ = std::vector<float>(1000, 1);
+  std::vector<Comm> kept_;
+  std::string what_;
+};
+
+// One rank dies while all make control calls. Each survivor gets a code soon, and they go on without it.
+void DieInControlCalls(Rank& self, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  const int victim = static_cast<int>(random() % static_cast<unsigned>(self.size()));
+  const std::chrono::microseconds delay(random() % 120'000);
+  auto& death = self.board().numbers[kDeathNs];
+  auto comm = self.Join();
+  self.Meet();
+  if (self.rank() == victim) {
+    death.store(MonotonicNs() + std::chrono::nanoseconds(delay).count());
+    KillThisProcessAfter(delay);
+  }
+  ControlCalls calls(self, comm, seed);
+  tuttiResult_t result = tuttiSuccess;
+  while (result == tuttiSuccess) result = calls.Next();
+  const std::string message = tuttiGetLastError(nullptr);
+  const auto late = MonotonicNs() - death.load();
+  EXPECT_GE(late, 0) << "failed before anybody died: " << calls.what() << ": " << message;
+  EXPECT_LT(late, kSoonNs) << calls.what() << ": " << message;
+  // A survivor that went on without the dead rank may have met the others there before they knew.
+  EXPECT_EQ(result, tuttiRemoteError) << calls.what() << ": " << message;
+  tuttiCommRevoke(comm, TUTTI_REVOKE_DEFAULT);
+  Comm rest;
+  ASSERT_TRUE(Ok(tuttiCommShrink(comm, nullptr, 0, rest.address(), nullptr, TUTTI_SHRINK_DEFAULT)));
+  int ranks = 0;
+  EXPECT_TRUE(Ok(tuttiCommCount(rest, &ranks)));
+  EXPECT_EQ(ranks, self.size() - 1);
+  std::vector<float> data(1000, 1);
+  EXPECT_TRUE(Ok(AllReduce(rest, data)));
+  EXPECT_EQ(data[0], static_cast<float>(self.size() - 1));
+  self.Note(fmt::format("late {} ms", late / 1'000'000));
+}
+
+TEST(KillSlow, AnyRankInsideControlCalls) {
+  constexpr std::uint32_t kKills = 40;
+  std::int64_t slowest = 0;
+  for (std::uint32_t kill = 0; kill < kKills; ++kill) {
+    const std::uint32_t seed = Iteration() * kKills + kill;
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    std::mt19937 random(seed);
+    const int ranks = 2 + static_cast<int>(seed % 4);
+    RunOptions options;
+    options.may_die = {static_cast<int>(random() % static_cast<unsigned>(ranks))};
+    options.limit = std::chrono::seconds(30);
+    options.environment = {{"TUTTI_VIRTUAL_HOSTS", seed % 5 == 4 ? "2" : "1"}};
+    for (const auto& outcome : RunRanks(
+             ranks, [seed](Rank& self) { DieInControlCalls(self, seed); }, options)) {
+      for (const auto& note : outcome.notes) slowest = std::max<std::int64_t>(slowest, std::atoll(note.c_str() + 5));
+    }
+    if (::testing::Test::HasFailure()) break;
+  }
+  fmt::print("the slowest answer after {} ms\n", slowest);
+}
+
 }  // namespace
 }  // namespace tutti::testing

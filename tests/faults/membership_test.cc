@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "testing/ranks.h"
+#include "testing/surroundings.h"
 
 namespace tutti::testing {
 namespace {
@@ -26,22 +27,22 @@ void ExpectItWorks(tuttiComm_t comm) {
 
 TEST(Shrink, OfOneThatIsWell) {
   for (const bool threads : {false, true}) {
-    RunRanks(5,
-             [](Rank& self) {
-               const auto comm = self.Join();
-               const std::vector<int> leavers = {3, 1};
-               if (self.rank() != 1 && self.rank() != 3) {
-                 Comm fewer;
-                 ASSERT_TRUE(
-                     Ok(tuttiCommShrink(comm, leavers.data(), 2, fewer.address(), nullptr, TUTTI_SHRINK_DEFAULT)));
-                 EXPECT_EQ(RankIn(fewer), self.rank() / 2);
-                 ASSERT_EQ(SizeOf(fewer), 3);
-                 ExpectItWorks(fewer);
-               }
-               self.Meet();
-               ExpectItWorks(comm);  // the parent is unchanged
-             },
-             {.threads = threads});
+    RunRanks(
+        5,
+        [](Rank& self) {
+          const auto comm = self.Join();
+          const std::vector<int> leavers = {3, 1};
+          if (self.rank() != 1 && self.rank() != 3) {
+            Comm fewer;
+            ASSERT_TRUE(Ok(tuttiCommShrink(comm, leavers.data(), 2, fewer.address(), nullptr, TUTTI_SHRINK_DEFAULT)));
+            EXPECT_EQ(RankIn(fewer), self.rank() / 2);
+            ASSERT_EQ(SizeOf(fewer), 3);
+            ExpectItWorks(fewer);
+          }
+          self.Meet();
+          ExpectItWorks(comm);  // the parent is unchanged
+        },
+        {.threads = threads});
   }
 }
 
@@ -129,9 +130,9 @@ TEST(Shrink, AgainAndAgain) {
 // A rank dies while the others shrink: they end in one communicator of the rest, or get the death as an error in it.
 TEST(Shrink, WhileYetAnotherDies) {
   constexpr int kRanks = 5;
-  for (unsigned trial = 0; trial < 20; ++trial) {
+  for (int trial = 0; trial < Rounds(20); ++trial) {
     SCOPED_TRACE(fmt::format("trial {}", trial));
-    const int second = static_cast<int>(trial % 4);
+    const int second = trial % 4;
     RunOptions options;
     options.may_die = {second, 4};
     // A rank that waited for a dead one would outlast this test.
@@ -144,7 +145,7 @@ TEST(Shrink, WhileYetAnotherDies) {
           std::vector<float> data(1000, 1);
           ASSERT_NE(AllReduce(comm, data), tuttiSuccess);
           if (self.rank() == second) {
-            KillThisProcessAfter(std::chrono::microseconds(std::mt19937(trial)() % 8'000));
+            KillThisProcessAfter(std::chrono::microseconds(std::mt19937(static_cast<unsigned>(trial))() % 8'000));
           }
           // While it lives, four ranks remain.
           const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);

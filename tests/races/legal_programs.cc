@@ -1,18 +1,24 @@
 // Random legal programs (docs/lifecycles.md, "A legal program") on two communicators: none may deadlock, and all sums must
 // be right.
-//   tutti_legal_programs [--seed N] [--first N] [--trials N] [--only N]
-// A trial depends only on the seed and its number; --only replays one. Exit status: 0 if nothing was found.
+//   tutti_legal_programs [--seed N] [--first N] [--trials N] [--only N] [--stops]
+// A trial depends only on the seed and its number; --only replays one. With --stops, each process stands still again and
+// again for a random while. Exit status: 0 if nothing was found.
 //
 // A trial draws one list of calls for all ranks: an order in which all of them can be done. Each rank then makes its own
 // calls, in an order of its own that adds no need from a later call of that list to an earlier one (class Maker).
 #include <fmt/format.h>
 #include <getopt.h>
 #include <gtest/gtest-spi.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <deque>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -48,7 +54,36 @@ struct Trial {
   std::uint32_t seed = 0, number = 0;
   int ranks = 2;
   bool threads = false;
+  bool stops = false;
   std::vector<Listed> list;
+};
+
+// While it lives, another process stops and continues this one.
+class RandomStops {
+ public:
+  explicit RandomStops(std::uint32_t seed) {
+    const pid_t stopped = getpid();
+    child_ = fork();
+    if (child_ != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    std::mt19937 random(seed);
+    while (getppid() == stopped) {
+      usleep(random() % 30'000);
+      kill(stopped, SIGSTOP);
+      usleep(random() % 60'000);
+      kill(stopped, SIGCONT);
+    }
+    _exit(0);
+  }
+  ~RandomStops() {
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+  }
+  RandomStops(const RandomStops&) = delete;
+  RandomStops& operator=(const RandomStops&) = delete;
+
+ private:
+  pid_t child_ = -1;
 };
 
 Trial Derive(std::uint32_t seed, std::uint32_t number) {
@@ -246,7 +281,15 @@ int Run(const Trial& trial) {
   ::testing::TestPartResultArray results;
   {
     const Reporter reporter(Reporter::INTERCEPT_ALL_THREADS, &results);
-    RunRanks(trial.ranks, [&trial](Rank& self) { Maker(trial, self).Run(); },
+    const auto run = [&trial](Rank& self) {
+      std::optional<RandomStops> stops;
+      if (trial.stops && (!trial.threads || self.rank() == 0)) {
+        stops.emplace(trial.number * kMostRanks + static_cast<std::uint32_t>(self.rank()));
+      }
+      Maker(trial, self).Run();
+      if (trial.threads) self.Meet();  // the threads' stops are one rank's
+    };
+    RunRanks(trial.ranks, run,
              {.threads = trial.threads, .limit = kLimit, .environment = {{"TUTTI_TIMEOUT_MS", kTimeoutMs}}});
   }
   int failures = 0;
@@ -260,18 +303,17 @@ int Run(const Trial& trial) {
 
 struct Options {
   std::uint32_t seed = 1, first = 0, trials = 200;
+  bool stops = false;
 };
 
 Options Parse(int argc, char** argv) {
-  constexpr option kOptions[] = {{"seed", 1, nullptr, 's'},
-                                 {"first", 1, nullptr, 'f'},
-                                 {"trials", 1, nullptr, 't'},
-                                 {"only", 1, nullptr, 'o'},
-                                 {nullptr, 0, nullptr, 0}};
+  constexpr option kOptions[] = {{"seed", 1, nullptr, 's'}, {"first", 1, nullptr, 'f'}, {"trials", 1, nullptr, 't'},
+                                 {"only", 1, nullptr, 'o'}, {"stops", 0, nullptr, 'p'}, {nullptr, 0, nullptr, 0}};
   Options options;
   for (int which = 0; (which = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     if (which == '?') std::exit(2);
-    const auto number = static_cast<std::uint32_t>(std::strtoul(optarg, nullptr, 10));
+    if (which == 'p') options.stops = true;
+    const auto number = optarg == nullptr ? 0 : static_cast<std::uint32_t>(std::strtoul(optarg, nullptr, 10));
     if (which == 's') options.seed = number;
     if (which == 't') options.trials = number;
     if (which == 'f' || which == 'o') options.first = number;
@@ -283,14 +325,17 @@ Options Parse(int argc, char** argv) {
 int Campaign(const char* program, const Options& options) {
   int bad = 0;
   for (std::uint32_t i = 0; i < options.trials; ++i) {
-    const auto trial = Derive(options.seed, options.first + i);
+    auto trial = Derive(options.seed, options.first + i);
+    trial.stops = options.stops;
     if (Run(trial) == 0) continue;
     ++bad;
-    fmt::print("  in trial {}: {} ranks as {}, {} calls\n  replay: {} --seed {} --only {}\n", trial.number, trial.ranks,
-               trial.threads ? "threads" : "processes", trial.list.size(), program, trial.seed, trial.number);
+    fmt::print("  in trial {}: {} ranks as {}, {} calls\n  replay: {} --seed {} --only {}{}\n", trial.number,
+               trial.ranks, trial.threads ? "threads" : "processes", trial.list.size(), program, trial.seed,
+               trial.number, trial.stops ? " --stops" : "");
     std::fflush(stdout);
   }
-  fmt::print("{} trials, {} failed; seed {}\n", options.trials, bad, options.seed);
+  fmt::print("{} trials{}, {} failed; seed {}\n", options.trials, options.stops ? " with stops" : "", bad,
+             options.seed);
   return bad == 0 ? 0 : 1;
 }
 

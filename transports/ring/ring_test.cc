@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "testing/surroundings.h"
+
 namespace tutti::ring {
 namespace {
 
@@ -100,20 +102,20 @@ TEST_F(RingTest, StaleSlotsAreNotReady) {
 
 // The memory ordering, for a thread sanitizer and for weakly ordered processors.
 TEST_F(RingTest, CarriesEveryMessageBetweenThreads) {
-  constexpr std::uint64_t kMessages = 200'000;
+  const auto messages = static_cast<std::uint64_t>(testing::Rounds(200'000));
   constexpr int kEmptiers = 3;
   auto fill = Filler(kEmptiers);
   std::vector<std::thread> threads;
   std::array<std::uint64_t, kEmptiers> wrong{};
   for (int e = 0; e < kEmptiers; ++e) {
-    threads.emplace_back([this, e, &wrong, empty = Emptier(e)]() mutable {
-      for (std::uint64_t i = 0; i < kMessages; ++i) {
+    threads.emplace_back([this, e, messages, &wrong, empty = Emptier(e)]() mutable {
+      for (std::uint64_t i = 0; i < messages; ++i) {
         while (empty.Look(kTag) != EmptyEnd::State::ready) std::this_thread::yield();
         wrong[static_cast<std::size_t>(e)] += Take(empty) != Mix(i);
       }
     });
   }
-  for (std::uint64_t i = 0; i < kMessages; ++i) {
+  for (std::uint64_t i = 0; i < messages; ++i) {
     while (!fill.HasRoom()) std::this_thread::yield();
     Put(fill, Mix(i), kTag);
   }

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "executors/cuda/kernels/move_testing.h"
+#include "testing/surroundings.h"
 
 namespace tutti::cuda_kernels {
 namespace {
@@ -157,7 +158,7 @@ TEST(WalkedMove, CopiesFromPlaceToPlace) {
 
 TEST(WalkedMove, ReducesAsDenseOnesDo) {
   std::mt19937_64 random(2);
-  for (int trial = 0; trial < 600; ++trial) {
+  for (int trial = 0; trial < testing::Rounds(600); ++trial) {
     const auto type = static_cast<tuttiDataType_t>(trial % tuttiNumTypes);
     Step step{type,
               {},

@@ -10,6 +10,7 @@
 #include "net/net_testing.h"
 #include "src/bootstrap/shrink/caller.h"
 #include "src/bootstrap/shrink/messages.h"
+#include "testing/surroundings.h"
 
 namespace tutti::shrink {
 namespace {
@@ -285,9 +286,9 @@ TEST(MembershipAgreement, ACallThatIsLedToAnotherRankIsNotBelieved) {
 // Ranks end before and while the others meet. Whichever continue, all that got a decision got the same one, and no rank
 // that stayed to the end was left out.
 TEST(MembershipAgreement, AgreesWhoeverEndsAtRandom) {
-  for (unsigned seed = 0; seed < 40; ++seed) {
+  for (int seed = 0; seed < testing::Rounds(40); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
-    std::mt19937 random(seed);
+    std::mt19937 random(static_cast<unsigned>(seed));
     const int nranks = 2 + static_cast<int>(random() % 7);
     std::vector<int> ends_after(static_cast<std::size_t>(nranks), -1);  // ms
     for (auto& end : ends_after) {
