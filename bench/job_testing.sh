@@ -37,7 +37,7 @@ processes_of_ranks() {
   local process
   for process in /proc/[0-9]*; do
     [ "$(readlink "$process/exe")" = "$(realpath "$bench")" ] || continue
-    { tr '\0' '\n' <"$process/environ" | grep -q "^${1:-}"; } 2>/dev/null && echo "${process##*/}"
+    grep -zq "^${1:-}" "$process/environ" 2>/dev/null && echo "${process##*/}"
   done
   return 0
 }

@@ -106,7 +106,8 @@ Outcome RunAlone(const std::function<void()>& body, const RunOptions& options = 
 
 // Another number in each iteration of a campaign (--gtest_shuffle --gtest_random_seed=1 --gtest_repeat=N); else 0.
 inline std::uint32_t Iteration() {
-  return static_cast<std::uint32_t>(::testing::UnitTest::GetInstance()->random_seed());
+  return ::testing::GTEST_FLAG(shuffle) ? static_cast<std::uint32_t>(::testing::UnitTest::GetInstance()->random_seed())
+                                        : 0;
 }
 // Kills this process by SIGKILL after `delay`, whatever it is doing then.
 void KillThisProcessAfter(std::chrono::microseconds delay);

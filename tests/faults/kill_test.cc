@@ -99,7 +99,8 @@ TEST(KillSlow, AnyRankAtAnyMoment) {
   EXPECT_EQ(FilesIn("/tmp"), files_before);
 }
 
-// Control calls of all kinds that leave the communicator as it is, drawn alike on all ranks, until one fails.
+// Control calls that leave the communicator as it is, drawn alike on all ranks, until one fails. No shrink: those that
+// survive would meet in it before some of them have failed, and then call other things.
 class ControlCalls {
  public:
   ControlCalls(Rank& self, tuttiComm_t comm, std::uint32_t seed) : self_(self), comm_(comm), random_(seed) {
@@ -128,7 +129,7 @@ class ControlCalls {
 
   tuttiResult_t Call(Comm& child) {
     const int rank = self_.rank();
-    switch (random_() % 6) {
+    switch (random_() % 5) {
       case 0: what_ = "a split of all"; return tuttiCommSplit(comm_, 0, rank, child.address(), nullptr);
       case 1: what_ = "a split in two"; return tuttiCommSplit(comm_, rank % 2, -rank, child.address(), nullptr);
       case 2:
@@ -141,10 +142,7 @@ class ControlCalls {
         if (result == tuttiSuccess) tuttiCommWindowDeregister(comm_, window);
         return result;
       }
-      case 4: what_ = "an all-reduce"; return AllReduce(comm_, data_);
-      default:
-        what_ = "a shrink to all";
-        return tuttiCommShrink(comm_, nullptr, 0, child.address(), nullptr, TUTTI_SHRINK_DEFAULT);
+      default: what_ = "an all-reduce"; return AllReduce(comm_, data_);
     }
   }
 
@@ -176,7 +174,6 @@ void DieInControlCalls(Rank& self, std::uint32_t seed) {
   const auto late = MonotonicNs() - death.load();
   EXPECT_GE(late, 0) << "failed before anybody died: " << calls.what() << ": " << message;
   EXPECT_LT(late, kSoonNs) << calls.what() << ": " << message;
-  // A survivor that went on without the dead rank may have met the others there before they knew.
   EXPECT_EQ(result, tuttiRemoteError) << calls.what() << ": " << message;
   tuttiCommRevoke(comm, TUTTI_REVOKE_DEFAULT);
   Comm rest;

@@ -222,7 +222,7 @@ are_gone() { [ -z "$(processes "sleep $1")" ]; }
 are_there() { [ "$(processes "sleep $1" | wc -l)" -eq "$2" ]; }
 networks_are_gone() {
   local network
-  for network in "$@"; do ! readlink /proc/[0-9]*/ns/net 2>/dev/null | grep -qxF "$network" || return 1; done
+  for network in "$@"; do ! grep -qxF "$network" <(readlink /proc/[0-9]*/ns/net 2>/dev/null) || return 1; done
 }
 
 killed_leaves_nothing() {  # killed_leaves_nothing SIGNAL STATUS

@@ -17,7 +17,7 @@ TUTTI_LIBRARY=$library PYTHON=$python "$tests/../../../scripts/wheels.sh" "$buil
   echo "pytest, NumPy, ml_dtypes or mypy cannot be installed from PyPI"
   exit 77
 }
-"$build/tests/bin/pip" install --quiet --disable-pip-version-check --no-compile 'ray>=2.56' ||
+"$build/tests/bin/pip" install --quiet --disable-pip-version-check 'ray>=2.56' ||
   echo "Ray cannot be installed from PyPI for this Python: its tests are skipped"
 "$build/tests/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
   --find-links "$build/wheels" tutti
