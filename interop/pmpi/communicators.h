@@ -48,7 +48,7 @@ class Communicator {
     const char* reason;  // why there shall be none; null: no reason
     Group::Way way;
   };
-  // Of all ranks. `state`: what this one found.
+  // All ranks agree whether, and how, they make one. `state`: what this rank found.
   Agreement Agree(Group::State state) const;
   // Makes one of Tutti where all ranks call it.
   tuttiResult_t Meet(tuttiConfig_t& config, tuttiComm_t& made) const;

@@ -18,7 +18,7 @@ namespace tutti::pmpi {
 
 class Group {
  public:
-  // That of these ranks of MPI_COMM_WORLD; it lives as long as somebody has it.
+  // Finds or makes the group of these ranks of MPI_COMM_WORLD. The group lives as long as somebody holds it.
   static std::shared_ptr<Group> Of(std::vector<int> ranks);
   Group() = default;
   ~Group();

@@ -87,7 +87,7 @@ TEST(ControlPlane, ManyRoundsWithRanksOutOfStep) {
   ExpectNoErrors(errors);
 }
 
-// Ranks 3, 0 and 2 of four, over the connections that they have; rank 0 of the new one must be rank 0.
+// Ranks 0, 3 and 2 of four use the connections that they have. Only rank 0 has one to each other rank, so it comes first.
 TEST(ControlPlane, DerivesOthersOverItsConnections) {
   constexpr int kRanks = 4;
   const std::vector<int> members{0, 3, 2};

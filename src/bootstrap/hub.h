@@ -31,7 +31,7 @@ class Hub {
   // before they reach the hub, and passes on a failure: every rank keeps its connection to it until the first
   // all-gather has ended.
   Hub(std::vector<Process> roster, auth::HandshakePool handshakes, auth::SecureChannel rendezvous);
-  // Of ranks that are connected: `members` by rank, without rank 0.
+  // For ranks that have connections already. `members`: one for each rank from 1 on, in order.
   Hub(std::vector<Process> roster, std::vector<Subchannel> members);
 
   // Returns every rank's blob. Before it throws, it sends every member the reason. Dead afterwards.

@@ -287,7 +287,7 @@ int Run(const Trial& trial) {
         stops.emplace(trial.number * kMostRanks + static_cast<std::uint32_t>(self.rank()));
       }
       Maker(trial, self).Run();
-      if (trial.threads) self.Meet();  // the threads' stops are one rank's
+      if (trial.threads) self.Meet();  // rank 0's stops are those of all threads
     };
     RunRanks(trial.ranks, run,
              {.threads = trial.threads, .limit = kLimit, .environment = {{"TUTTI_TIMEOUT_MS", kTimeoutMs}}});
