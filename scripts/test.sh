@@ -62,7 +62,7 @@ records=$(mktemp -d)
 trap 'rm -rf "$records"' EXIT
 skipped=77
 # More jobs than cores, because many tests wait more than they compute.
-jobs=$(($(nproc) * 2))
+jobs=$(($(nproc) * 3))
 
 # part NAME COMMAND...: runs a part. Its status is 0, `skipped` (the last line that it printed says why), or another one: it
 # failed.

@@ -1,6 +1,7 @@
 // Tensor collectives on host memory.
 #include <fmt/format.h>
 
+#include "testing/surroundings.h"
 #include "testing/tensor_forms.h"
 
 namespace tutti::testing {
@@ -8,7 +9,7 @@ namespace {
 
 void EveryForm(Rank& self, int trials) {
   const auto comm = self.Join();
-  for (int t = 0; t < trials; ++t) {
+  for (int t = 0; t < Rounds(trials); ++t) {
     const auto seed = static_cast<unsigned>(t);
     constexpr std::size_t kMost = 1 << 20;
     const auto trial = MakeTrial(seed, kMost);

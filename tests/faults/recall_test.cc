@@ -193,7 +193,7 @@ class RecallSlow : public Recall {};
 INSTANTIATE_TEST_SUITE_P(References, RecallSlow, ::testing::ValuesIn(kLent),
                          [](const auto& which) { return NameOf(which.param); });
 TEST_P(RecallSlow, AtManyRandomMoments) {
-  constexpr std::uint32_t kSeeds = 50;
+  constexpr std::uint32_t kSeeds = 25;
   for (std::uint32_t i = 0; i < kSeeds; ++i) FailAtRandomMoments(GetParam(), 4 + Iteration() * kSeeds + i);
 }
 
