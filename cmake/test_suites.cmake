@@ -12,7 +12,7 @@
 #              WORKING_DIRECTORY folder)
 # If TUTTI_TEST_PROGRAMS is set, the other programs' tests are left out (CMakePresets.json: arm64 builds only some).
 # A test whose suite, name or parameter ends in "Slow" gets the label slow. The test test_patterns checks that each pattern
-# matches a test.
+# matches a test. Under an emulator, the tests of a suite are one test of ctest, without those that are slow.
 function(tutti_gtests target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "PREFIX;TIMEOUT;WORKING_DIRECTORY"
                         "FILTER;EXCEPT;ENVIRONMENT;LABELS;ANY_USER;ANY_USER_SOURCES")
@@ -44,6 +44,26 @@ function(tutti_gtests target)
   math(EXPR count "0${count} + 1")
   set_property(GLOBAL PROPERTY TUTTI_TEST_LISTS ${count})
   set(list ${target}_${count})
+  if(CMAKE_CROSSCOMPILING)
+    if(NOT arg_EXCEPT)
+      string(APPEND filter ":-")
+    endif()
+    if(NOT arg_WORKING_DIRECTORY)
+      set(arg_WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+    endif()
+    set(script ${CMAKE_CURRENT_BINARY_DIR}/${list}_suites.cmake)
+    file(GENERATE OUTPUT ${script} CONTENT "set(program \"$<TARGET_FILE:${target}>\")
+set(emulator \"${CMAKE_CROSSCOMPILING_EMULATOR}\")
+set(prefix \"${arg_PREFIX}\")
+set(filter \"${filter}:*Slow:*Slow.*:*Slow/*\")
+set(timeout ${arg_TIMEOUT})
+set(environment \"${arg_ENVIRONMENT}\")
+set(folder \"${arg_WORKING_DIRECTORY}\")
+include(\"${PROJECT_SOURCE_DIR}/cmake/emulated_suites.cmake\")
+")
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})
+    return()
+  endif()
   gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${arg_PREFIX}" TEST_LIST ${list}
                        TEST_FILTER "${filter}" ${options} PROPERTIES TIMEOUT ${arg_TIMEOUT})
 

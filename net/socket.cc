@@ -171,6 +171,10 @@ void Socket::Shutdown() const {
   if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
 }
 
+void Socket::ShutdownSending() const {
+  if (fd_ >= 0) shutdown(fd_, SHUT_WR);
+}
+
 void Socket::Abort() const {
   sockaddr nothing{};
   nothing.sa_family = AF_UNSPEC;

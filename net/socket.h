@@ -73,6 +73,8 @@ class Socket {
   void Close();
   // Ends the connection or the listening for all holders, also for copies that a fork has left in other processes.
   void Shutdown() const;
+  // Ends it in one direction: the other end sees that nothing more comes.
+  void ShutdownSending() const;
   // Ends a TCP connection at once: what the system still holds to be sent is dropped, and the other end sees a reset.
   void Abort() const;
 

@@ -21,6 +21,18 @@ NAMES = 3  # so many of the tests with one reason are named
 Test = collections.namedtuple("Test", "name outcome output")
 
 
+def tests_in(name, output):
+    """What ran in one test of ctest, if that is a part of a suite (cmake/emulated_suites.cmake)."""
+    prefix = name.split(", part ")[0]
+    tests = []
+    for block in re.split(r"^\[ RUN      \] ", output, flags=re.M)[1:]:
+        test, _, said = block.partition("\n")
+        end = re.search(r"^\[ +(OK|SKIPPED|FAILED) +\] ", said, re.M)
+        outcome = {"OK": "passed", "SKIPPED": "skipped"}.get(end[1] if end else "", "failed")
+        tests.append(Test(prefix[: -len(test.split(".")[0])] + test, outcome, said[: end.start()] if end else said))
+    return tests
+
+
 def read_tests(file):
     """The tests in a file of ctest; nothing if it ran none."""
     if not file.exists():
@@ -35,7 +47,10 @@ def read_tests(file):
         else:
             outcome = "passed" if case.get("status") == "run" else "failed"
         name = case.get("name").split("  # GetParam")[0]  # what ctest adds is not for reading
-        tests.append(Test(name, outcome, output))
+        within = tests_in(name, output) if ", part " in name else []
+        if outcome == "failed" and within and all(test.outcome != "failed" for test in within):
+            within[-1] = within[-1]._replace(outcome="failed")  # the process failed behind its last test
+        tests.extend(within or [Test(name, outcome, output)])
     return tests
 
 

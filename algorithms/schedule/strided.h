@@ -107,4 +107,8 @@ class StridedCursor {
   std::size_t in_run_ = 0;
 };
 
+// Whether two buffers have a byte in common; `second` begins `distance` bytes behind `first`. True also if too many
+// pairs of rows would have to be compared to tell.
+bool HaveCommonBytes(const Strided& first, const Strided& second, std::ptrdiff_t distance);
+
 }  // namespace tutti::schedule

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <random>
+#include <set>
 #include <vector>
 
 namespace tutti::schedule {
@@ -106,6 +109,44 @@ TEST(Strided, NeighboursThatAreOnePieceAreOneDimension) {
   EXPECT_FALSE(Strided(columns, 4).dense());
   EXPECT_EQ(Strided(columns, 4).run_bytes(), 5 * 6 * 4u);
   EXPECT_TRUE(Strided({}, 8).dense());
+}
+
+// Views of one piece of memory, most of which lie between each other's elements.
+TEST(Strided, TellsWhetherTwoHaveACommonByte) {
+  std::mt19937 random(3);
+  int apart = 0;
+  for (int trial = 0; trial < 4000; ++trial) {
+    const auto dims = RandomDims(random);
+    auto others = random() % 3 == 0 ? RandomDims(random) : dims;
+    for (auto& dim : others) {
+      if (random() % 2 == 0) dim.size = 1 + random() % dim.size;
+      if (random() % 8 == 0) dim.stride *= random() % 3;
+    }
+    const std::size_t element_bytes = std::size_t{1} << random() % 3;
+    const auto places = Places(dims, element_bytes), other_places = Places(others, element_bytes);
+    const auto distance = static_cast<std::ptrdiff_t>(random() % (places.back() + 1)) -
+                          static_cast<std::ptrdiff_t>(random() % (other_places.back() + 1));
+    std::set<std::ptrdiff_t> bytes(places.begin(), places.end());
+    const bool common = std::any_of(other_places.begin(), other_places.end(), [&](std::size_t place) {
+      return bytes.contains(static_cast<std::ptrdiff_t>(place) + distance);
+    });
+    const Strided one(dims, element_bytes), other(others, element_bytes);
+    ASSERT_EQ(HaveCommonBytes(one, other, distance), common) << "trial " << trial;
+    ASSERT_EQ(HaveCommonBytes(other, one, -distance), common) << "trial " << trial;
+    if (!common) ++apart;
+  }
+  EXPECT_GT(apart, 400);
+}
+
+// So many pairs of rows are not compared.
+TEST(Strided, AnswersSoonAboutVeryManyRows) {
+  constexpr std::size_t kMany = std::size_t{1} << 30;
+  const std::vector<StridedDim> even{{kMany, 2}}, every_third{{kMany, 6}}, wide{{kMany, 64}, {8, 1}};
+  EXPECT_TRUE(HaveCommonBytes(Strided(even, 1), Strided(every_third, 1), 7));  // not so, but not told
+  EXPECT_FALSE(HaveCommonBytes(Strided(even, 1), Strided(even, 1), 7));
+  EXPECT_TRUE(HaveCommonBytes(Strided(even, 1), Strided(even, 1), 8));
+  EXPECT_FALSE(HaveCommonBytes(Strided(wide, 4), Strided(wide, 4), 32));
+  EXPECT_TRUE(HaveCommonBytes(Strided(wide, 4), Strided(wide, 4), 31));
 }
 
 }  // namespace

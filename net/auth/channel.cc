@@ -14,8 +14,11 @@ void SecureChannel::Flush() {
     const auto result = net::SendSome(socket_, std::span<const std::byte>(out_).subspan(sent_));
     sent_ += result.bytes;
     if (result.status == net::IoStatus::would_block) return;
-    // Data from the peer may still be there to read, so this alone does not close the channel.
-    if (result.status == net::IoStatus::closed) cannot_send_ = true;
+    if (result.status != net::IoStatus::closed) continue;
+    // Data from the peer may still be there to read, so this alone does not close the channel. But a frame is lost now,
+    // perhaps for want of memory here, so the peer must not wait for it.
+    cannot_send_ = true;
+    socket_.ShutdownSending();
   }
   out_.clear();
   sent_ = 0;

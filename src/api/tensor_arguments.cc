@@ -107,6 +107,10 @@ void RequireBlock(const Side& part, std::span<const schedule::StridedDim> block,
         part.layout, part.shape(), whole.layout, whole.shape(), dim, nranks, fmt::join(ShapeOf(block), ", "));
 }
 
+std::ptrdiff_t DistanceOf(const void* from, const void* to) {
+  return static_cast<std::ptrdiff_t>(reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from));
+}
+
 // `sends`, `receives`: with the rank dimension on a side that has all blocks.
 plan::Operation Make(schedule::Collective collective, const TensorBuffers& buffers, const Side& send, const Dims& sends,
                      const Side& receive, const Dims& receives, std::span<const schedule::StridedDim> block,
@@ -129,8 +133,12 @@ plan::Operation Make(schedule::Collective collective, const TensorBuffers& buffe
     tensors->output = schedule::Strided(receives, SizeOf(buffers.type));
   }
   tensors->agreed = ShapeOf(block);
-  operation.in_place =
-      CheckOverlap({buffers.send, send_bytes}, {buffers.receive, receive_bytes}, own_sent, own_received);
+  const bool in_place = own_sent != nullptr && own_sent == own_received;
+  if (!in_place && operation.count != 0 &&
+      schedule::HaveCommonBytes(tensors->input, tensors->output, DistanceOf(buffers.send, buffers.receive))) {
+    RefuseOverlap({buffers.send, send_bytes}, {buffers.receive, receive_bytes});
+  }
+  operation.in_place = in_place;
   operation.tensors = std::move(tensors);
   return operation;
 }

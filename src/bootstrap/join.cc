@@ -84,6 +84,16 @@ Verdict AwaitVerdict(auth::SecureChannel& rendezvous, int rank, Deadline deadlin
   }
 }
 
+// Tells those who wait at the rendezvous that this rank does not come. Without success they wait for the time-out.
+void TellOthers(const Error& why, const auth::Call& call, const auth::SecretKey& key, const Process& self) {
+  try {
+    auto rendezvous = auth::Dial(call, key, Deadline::After(kLastAnswer), {});
+    rendezvous.Queue(
+        Encode(Failure{why.code(), fmt::format("{} failed while joining: {}", Describe(call.rank, self), why.what())}));
+  } catch (const Error&) {  // the caller reports the first error
+  }
+}
+
 // The rendezvous's reason for a failure to meet at rank 0: the ranks that left.
 std::optional<Error> ReasonFrom(auth::SecureChannel& rendezvous) {
   const auto until = Deadline::After(kLastAnswer);
@@ -110,23 +120,28 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
   JoinRequest request{.version = TUTTI_VERSION_CODE, .process = Process::Current(), .hub = {}};
   std::vector<net::SocketAddress> places;
   std::vector<net::Socket> listeners;
-  auto meeting = ticket.addresses;
+  const auto key = RendezvousKey(ticket);
+  auth::Call call{.addresses = ticket.addresses,
+                  .purpose = auth::Purpose::rendezvous,
+                  .rank = rank,
+                  .nranks = nranks,
+                  .may_be_early = ticket.served_by_rank0 && rank != 0,
+                  .whom = ticket.served_by_rank0 ? "the rendezvous (opened by rank 0)" : "the rendezvous"};
   RendezvousHold hold;
   if (rank == 0) {
-    RequireDescriptors(nranks, ticket.served_by_rank0);
-    places = PlacesToListen(ticket, settings);
-    listeners = net::ListenOnAll(places, "rank 0");
-    for (const auto& listener : listeners) request.hub.push_back(net::LocalAddress(listener));
-    if (ticket.served_by_rank0) meeting = OpenRendezvousFor(ticket, settings, deadline, cancel, hold);
+    if (ticket.served_by_rank0) call.addresses = OpenRendezvousFor(ticket, settings, deadline, cancel, hold);
+    try {
+      RequireDescriptors(nranks, ticket.served_by_rank0);
+      places = PlacesToListen(ticket, settings);
+      listeners = net::ListenOnAll(places, "rank 0");
+      for (const auto& listener : listeners) request.hub.push_back(net::LocalAddress(listener));
+    } catch (const Error& error) {
+      TellOthers(error, call, key, request.process);
+      hold.Release();
+      throw;
+    }
   }
 
-  const auto key = RendezvousKey(ticket);
-  const auth::Call call{.addresses = meeting,
-                        .purpose = auth::Purpose::rendezvous,
-                        .rank = rank,
-                        .nranks = nranks,
-                        .may_be_early = ticket.served_by_rank0 && rank != 0,
-                        .whom = ticket.served_by_rank0 ? "the rendezvous (opened by rank 0)" : "the rendezvous"};
   auto rendezvous = auth::Dial(call, key, deadline, cancel);
   rendezvous.Queue(Encode(request));
   hold.Release();

@@ -15,6 +15,8 @@ constexpr Deadline::Milliseconds kSlack = std::chrono::seconds(10);
 constexpr Deadline::Milliseconds kSuccessLinger = std::chrono::seconds(5);
 // A rank that arrives after the failure gets its reason instead of a closed port.
 constexpr Deadline::Milliseconds kFailureLinger = std::chrono::seconds(30);
+// A rank that missed the end of its handshake calls again at once.
+constexpr Deadline::Milliseconds kSecondCall = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -28,7 +30,13 @@ void RendezvousState::Watch(std::vector<pollfd>& fds) const {
   for (const auto& joining : joining_) fds.push_back(joining.channel.Watch());
 }
 
-Deadline RendezvousState::NextDeadline() const { return std::min(handshakes_.NextDeadline(), deadline_); }
+Deadline RendezvousState::NextDeadline() const {
+  auto next = std::min(handshakes_.NextDeadline(), deadline_);
+  for (const auto& [rank, until] : lost_) {
+    if (!verdict_) next = std::min(next, until);
+  }
+  return next;
+}
 
 void RendezvousState::Advance(std::span<const pollfd> fds) {
   const auto handshake_fds = fds.first(handshakes_.watched());
@@ -47,11 +55,24 @@ void RendezvousState::Advance(std::span<const pollfd> fds) {
     const auto leaver = joining->rank;
     const bool joined = joining->joined;
     joining = joining_.erase(joining);
-    if (joined) TellOfLeaving(leaver);
+    if (joined) {
+      TellOfLeaving(leaver);
+    } else {
+      lost_.try_emplace(leaver, Deadline::After(kSecondCall));
+    }
   }
   std::vector<auth::Admitted> admitted;
   handshakes_.Advance(handshake_fds, admitted);
-  for (auto& one : admitted) joining_.push_back({std::move(one).OpenChannel(), one.rank, one.nranks});
+  for (auto& one : admitted) {
+    lost_.erase(one.rank);
+    joining_.push_back({std::move(one).OpenChannel(), one.rank, one.nranks});
+  }
+  for (const auto& [rank, until] : lost_) {
+    if (!verdict_ && until.Passed()) {
+      Fail(tuttiRemoteError,
+           fmt::format("rank {} left before it had joined: its connection to the rendezvous ended", rank));
+    }
+  }
 
   if (!verdict_ && deadline_.Passed()) {
     if (joined_.empty()) {
@@ -76,8 +97,8 @@ void RendezvousState::Close() {
 
 void RendezvousState::Listen(JoiningRank& joining) {
   while (const auto frame = joining.channel.Receive()) {
-    if (const auto failure = DecodeFailure(*frame); failure && verdict_) {
-      Forward(*failure);
+    if (const auto failure = DecodeFailure(*frame)) {
+      verdict_ ? Forward(*failure) : Fail(failure->code, failure->message);
       continue;
     }
     if (verdict_) continue;  // it will get the verdict

@@ -69,6 +69,7 @@ class RendezvousState {
   Deadline deadline_;  // before a verdict: for the next rank to join; after: for the last to get it
   std::list<JoiningRank> joining_;
   std::map<int, Joined> joined_;  // by rank
+  std::map<int, Deadline> lost_;  // ranks whose connection ended before they joined; when they count as gone
   std::vector<net::SocketAddress> hub_;
   std::optional<Verdict> verdict_;
   std::set<int> told_;  // ranks

@@ -94,6 +94,43 @@ TEST(Tensor, NamesWhatDoesNotFit) {
   });
 }
 
+// Two views of one tensor: their spans overlap, but none of their elements.
+TEST(Tensor, MayLieBetweenTheElementsOfTheOther) {
+  constexpr std::size_t kRows = 5, kRow = 21, kPart = 6;
+  RunRanks(2, [](Rank& self) {
+    const auto comm = self.Join();
+    std::vector<float> x(kRows * kRow, -1);
+    const tuttiTensorLayout_t part{2, {kRows, kPart}, {kRow, 1}}, whole{2, {kRows, 2 * kPart}, {kRow, 1}};
+    const auto value = [](int rank, std::size_t row, std::size_t column) {
+      return static_cast<float>(1000 * rank) + static_cast<float>(10 * row + column);
+    };
+    for (std::size_t i = 0; i < kRows; ++i) {
+      for (std::size_t j = 0; j < kPart; ++j) x[i * kRow + j] = value(self.rank(), i, j);
+    }
+    const auto gather = [&](std::size_t column) {
+      return tuttiAllGatherTensor(x.data(), &part, &x[column], &whole, 1, tuttiFloat32, comm, nullptr);
+    };
+    EXPECT_TRUE(Fails(gather(kPart - 1), tuttiInvalidArgument, {"overlap"}));
+    EXPECT_TRUE(Fails(gather(kRow - 2 * kPart + 1), tuttiInvalidArgument, {"overlap"}));  // the next row's begin
+    ASSERT_TRUE(Ok(gather(kPart)));
+    for (std::size_t i = 0; i < kRows; ++i) {
+      for (std::size_t j = 0; j < kRow; ++j) {
+        const bool sent = j < kPart, received = !sent && j < 3 * kPart;
+        const float right = sent       ? value(self.rank(), i, j)
+                            : received ? value(static_cast<int>(j / kPart) - 1, i, j % kPart)
+                                       : -1;
+        ASSERT_EQ(x[i * kRow + j], right) << i << ", " << j;
+      }
+    }
+    // And back: the sum of both ranks' parts, beside what is summed.
+    ASSERT_TRUE(
+        Ok(tuttiReduceScatterTensor(&x[kPart], &whole, x.data(), &part, 1, tuttiFloat32, tuttiSum, comm, nullptr)));
+    for (std::size_t i = 0; i < kRows; ++i) {
+      for (std::size_t j = 0; j < kPart; ++j) ASSERT_EQ(x[i * kRow + j], 2 * value(self.rank(), i, j));
+    }
+  });
+}
+
 TEST(Tensor, OfAnotherShapeOnAnotherRankIsToldOnBoth) {
   RunRanks(2, [](Rank& self) {
     const auto comm = self.Join();

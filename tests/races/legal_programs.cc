@@ -1,5 +1,5 @@
-// Random legal programs (docs/lifecycles.md, "A legal program") on two communicators: none may deadlock, and all sums must
-// be right.
+// Random legal programs (docs/lifecycles.md, "A legal program") on two communicators, the second of which is sometimes
+// non-blocking: none may deadlock, and all sums must be right.
 //   tutti_legal_programs [--seed N] [--first N] [--trials N] [--only N] [--stops]
 // A trial depends only on the seed and its number; --only replays one. With --stops, each process stands still again and
 // again for a random while. Exit status: 0 if nothing was found.
@@ -55,6 +55,7 @@ struct Trial {
   int ranks = 2;
   bool threads = false;
   bool stops = false;
+  bool in_background = false;  // the second communicator is non-blocking
   std::vector<Listed> list;
 };
 
@@ -106,6 +107,7 @@ Trial Derive(std::uint32_t seed, std::uint32_t number) {
     each.from = static_cast<int>(pick(static_cast<std::size_t>(trial.ranks)));
     each.to = (each.from + 1 + static_cast<int>(pick(static_cast<std::size_t>(trial.ranks) - 1))) % trial.ranks;
   }
+  trial.in_background = pick(3) == 0;
   return trial;
 }
 
@@ -122,7 +124,9 @@ class Maker {
 
   void Run() {
     comms_[0] = self_.Join();
-    EXPECT_TRUE(Ok(tuttiCommSplit(comms_[0], 0, self_.rank(), comms_[1].address(), nullptr)));
+    tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+    config.blocking = trial_.in_background ? 0 : 1;
+    EXPECT_TRUE(Ok(Ended(tuttiCommSplit(comms_[0], 0, self_.rank(), comms_[1].address(), &config), comms_[1])));
     for (auto& stream : streams_) EXPECT_TRUE(Ok(tuttiStreamCreate(&stream)));
     for (auto& stream : waits_) EXPECT_TRUE(Ok(tuttiStreamCreate(&stream)));
     for (std::size_t i = 0; i < trial_.list.size(); ++i) {
@@ -131,6 +135,7 @@ class Maker {
     while (!left_[0].empty() || !left_[1].empty()) MakeSome();
     for (auto* const stream : streams_) EXPECT_TRUE(Ok(tuttiStreamSynchronize(stream)));
     for (auto* const stream : waits_) EXPECT_TRUE(Ok(tuttiStreamSynchronize(stream)));
+    EXPECT_TRUE(Ok(Ended(tuttiInProgress, comms_[1])));
     for (const auto& sum : sums_) {
       EXPECT_EQ(std::ranges::count(sum.output, sum.expected), static_cast<std::ptrdiff_t>(sum.output.size()));
     }
@@ -214,8 +219,16 @@ class Maker {
       EXPECT_TRUE(Ok(result)) << "call " << taken[i] << " of the list";
     }
     if (taken.size() > 1) {
-      EXPECT_TRUE(Ok(tuttiGroupEnd()));
+      EXPECT_TRUE(Ok(Begun(tuttiGroupEnd())));
     }
+  }
+
+  // A call on the non-blocking communicator goes on behind this thread's back.
+  [[nodiscard]] tuttiResult_t Begun(tuttiResult_t result) const {
+    return trial_.in_background && result == tuttiInProgress ? tuttiSuccess : result;
+  }
+  static tuttiResult_t Ended(tuttiResult_t result, const Comm& comm) {
+    return result == tuttiInProgress ? Await(comm) : result;
   }
 
   tuttiResult_t MakeOne(const Listed& call, tuttiStream_t stream) {
@@ -226,31 +239,35 @@ class Maker {
       case Kind::all_reduce: {
         auto& sum = NewBuffers(call.count, static_cast<float>(rank + 1));
         sum.expected = static_cast<float>(self_.size() * (self_.size() + 1) / 2);
-        return tuttiAllReduce(sum.input.data(), sum.output.data(), call.count, tuttiFloat32, tuttiSum, comm, stream);
+        return Begun(
+            tuttiAllReduce(sum.input.data(), sum.output.data(), call.count, tuttiFloat32, tuttiSum, comm, stream));
       }
       case Kind::message: {
         auto& data = NewBuffers(call.count, static_cast<float>(call.from));
-        if (rank == call.from) return tuttiSend(data.input.data(), call.count, tuttiFloat32, other, comm, stream);
+        if (rank == call.from) {
+          return Begun(tuttiSend(data.input.data(), call.count, tuttiFloat32, other, comm, stream));
+        }
         data.expected = static_cast<float>(call.from);
-        return tuttiRecv(data.output.data(), call.count, tuttiFloat32, other, comm, stream);
+        return Begun(tuttiRecv(data.output.data(), call.count, tuttiFloat32, other, comm, stream));
       }
       case Kind::signal:
-        return rank == call.from ? tuttiSignal(other, 0, 0, 0, comm, stream) : Wait(other, 0, comm, stream);
+        return Begun(rank == call.from ? tuttiSignal(other, 0, 0, 0, comm, stream) : Wait(other, 0, comm, stream));
       case Kind::exchange: {  // every rank waits first, on a stream for that, and then sends
         for (int peer = 0; peer < self_.size(); ++peer) {
           if (peer != rank) {
-            EXPECT_TRUE(Ok(Wait(peer, 1, comm, waits_[call.comm])));
+            EXPECT_TRUE(Ok(Begun(Wait(peer, 1, comm, waits_[call.comm]))));
           }
         }
         for (int peer = 0; peer < self_.size(); ++peer) {
           if (peer != rank) {
-            EXPECT_TRUE(Ok(tuttiSignal(peer, 1, 0, 0, comm, stream)));
+            EXPECT_TRUE(Ok(Begun(tuttiSignal(peer, 1, 0, 0, comm, stream))));
           }
         }
         return tuttiSuccess;
       }
-      case Kind::split: return tuttiCommSplit(comm, rank % 2, 0, child.address(), nullptr);
-      case Kind::shrink: return tuttiCommShrink(comm, nullptr, 0, child.address(), nullptr, TUTTI_SHRINK_DEFAULT);
+      case Kind::split: return Ended(tuttiCommSplit(comm, rank % 2, 0, child.address(), nullptr), child);
+      case Kind::shrink:
+        return Ended(tuttiCommShrink(comm, nullptr, 0, child.address(), nullptr, TUTTI_SHRINK_DEFAULT), child);
     }
     return tuttiInternalError;
   }

@@ -45,7 +45,7 @@ TcpTransport::TcpTransport(int rank, const std::vector<int>& peers, const auth::
   keeper_.emplace(port, key, auth::Purpose::data, rank);
   const auto addresses = GatherAddresses(all_gather, port->addresses());
   nranks_ = static_cast<int>(addresses.size());
-  Watched(keeper_->descriptor(), EPOLLIN, EPOLL_CTL_ADD, kNewcomer);
+  if (!Watched(keeper_->descriptor(), EPOLLIN, EPOLL_CTL_ADD, kNewcomer)) ThrowErrno("epoll_ctl");
   own_ = addresses[static_cast<std::size_t>(rank)];
   std::size_t interfaces = own_.size();
   for (const int peer : peers) {
@@ -97,8 +97,10 @@ void TcpTransport::FlushLine(int rank, TcpConnection& line) {
   line.wants_out = wants_out;
   const auto& lines = At(rank).lines;
   const auto at = std::ranges::find(lines, &line, [](const auto& each) { return each.get(); });
-  Watched(line.stream.socket().fd(), wants_out ? EPOLLIN | EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD,
-          WhoIs(rank, static_cast<std::size_t>(at - lines.begin())));
+  if (!Watched(line.stream.socket().fd(), wants_out ? EPOLLIN | EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD,
+               WhoIs(rank, static_cast<std::size_t>(at - lines.begin())))) {
+    NoteEnd(rank, kNotWatched);
+  }
 }
 
 void TcpTransport::Flush(int rank) {

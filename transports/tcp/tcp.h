@@ -87,6 +87,7 @@ class TcpTransport final : public progress::NetworkTransport {
   };
 
   static constexpr Deadline::Milliseconds kSilenceLook{500};
+  static constexpr const char* kNotWatched = "this system does not watch the connection (epoll_ctl)";
   // epoll's data: a peer's rank and the index of its connection; or this.
   static constexpr std::uint64_t kNewcomer = ~std::uint64_t{0};
   static constexpr std::uint64_t WhoIs(int rank, std::size_t line) {

@@ -183,7 +183,7 @@ void TcpTransport::Add(int rank, net::Socket socket, const auth::SecretKey& send
   TcpStream stream(std::move(socket), rank, {TcpSeal(protection_, sending), TcpSeal(protection_, receiving)});
   peer.lines.push_back(std::make_unique<TcpConnection>(TcpConnection{std::move(stream), turn}));
   auto& line = *peer.lines.back();
-  Watched(line.stream.socket().fd(), EPOLLIN, EPOLL_CTL_ADD, who);
+  if (!Watched(line.stream.socket().fd(), EPOLLIN, EPOLL_CTL_ADD, who)) NoteEnd(rank, kNotWatched);
   peer.dial_at.reset();
   events_.Connected(rank);
   for (const auto& message : peer.messages) line.stream.QueueControl(message);
