@@ -2,6 +2,8 @@
 #include "testing/descriptors.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -98,7 +100,7 @@ class Further {
 // Threads end, and connections close, a moment after the call that needed them.
 void ExpectAtMost(std::ptrdiff_t descriptors, std::ptrdiff_t threads) {
   for (int i = 0; i < 500 && (OpenDescriptors() > descriptors || Threads() > threads); ++i) usleep(10'000);
-  EXPECT_LE(OpenDescriptors(), descriptors);
+  EXPECT_LE(OpenDescriptors(), descriptors) << fmt::format("{}", fmt::join(DescribeDescriptors(), "\n"));
   EXPECT_LE(Threads(), threads);
 }
 

@@ -3,6 +3,7 @@
 #include "tests/faults/failing_calls.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -126,7 +127,8 @@ class FailingCallsSlow : public ::testing::TestWithParam<std::tuple<Phase, int>>
     self.Meet();
     // Threads end a moment later.
     for (int i = 0; i < 200 && (OpenDescriptors() > descriptors || Threads() > threads); ++i) usleep(5'000);
-    EXPECT_LE(OpenDescriptors(), descriptors) << "code " << result;
+    EXPECT_LE(OpenDescriptors(), descriptors)
+        << fmt::format("code {}\n{}", static_cast<int>(result), fmt::join(DescribeDescriptors(), "\n"));
     EXPECT_LE(Threads(), threads) << "code " << result;
   }
 };
