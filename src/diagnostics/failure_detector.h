@@ -98,6 +98,7 @@ class FailureDetector {
   Error Disagreement(int rank) const;
   std::optional<Error> AwaitName(int rank) const;
   std::string WhereOthersAre(const InFlight& in_flight) const;
+  std::string WaitsFrom(int rank) const;
 
   // By then even a kernel, or a helper thread on a busy machine, has taken everything that arrived.
   static constexpr std::chrono::milliseconds kLastSlots{500};

@@ -239,9 +239,25 @@ std::optional<Error> FailureDetector::LookForMismatch(const InFlight& in_flight)
   return Compare();
 }
 
+// The calls in which ranks wait for each other's signals, from `rank` on, as far as they lead.
+std::string FailureDetector::WaitsFrom(int rank) const {
+  std::string text;
+  for (int i = 0; i < fabric_.nranks(); ++i) {
+    const auto open = FindRecord(fabric_.control(rank), [](const RecordedCall& call) { return !call.done(); });
+    if (!open) return text;
+    text += fmt::format("; {} is in {}", Who(rank), open->Describe());
+    const auto call = plan::UnpackCall(open->call, open->count);
+    if (call.collective != schedule::Collective::wait_signal) return text;
+    if (call.root == fabric_.rank()) return text + ": they wait for each other's signals";
+    if (call.root < 0 || call.root >= fabric_.nranks()) return text;  // a peer's memory holds any number
+    rank = call.root;
+  }
+  return text;
+}
+
 std::string FailureDetector::WhereOthersAre(const InFlight& in_flight) const {
   const auto& operation = *in_flight.operation;
-  if (operation.one_sided()) return "";
+  if (operation.one_sided()) return WaitsFrom(operation.root);
   if (operation.point_to_point()) {
     const auto last = FindRecord(fabric_.control(operation.root), [&](const RecordedCall& call) {
       return IsMessageFor(fabric_.rank(), OtherSide(operation), call);

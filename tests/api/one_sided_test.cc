@@ -270,6 +270,27 @@ TEST(OneSidedFaults, ASignalThatNeverComesTimesOut) {
   });
 }
 
+// Each waits for the next one.
+TEST(OneSidedFaults, WaitsForEachOtherAreNamed) {
+  for (const int ranks : {2, 3}) {
+    RunRanks(ranks, [](Rank& self) {
+      tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+      config.operationTimeoutMs = 500;
+      Side side(self, &config);
+      self.Meet();
+      const int next = (self.rank() + 1) % self.size();
+      EXPECT_NE(side.Wait({{1, next, 0, 0}}), tuttiSuccess);
+      const std::string message = tuttiGetLastError(nullptr);
+      EXPECT_NE(message.find("they wait for each other's signals"), std::string::npos) << message;
+      for (int r = 0; r < self.size(); ++r) {
+        const auto wait = fmt::format("wait_signal(count=1, from rank {})", r);
+        EXPECT_NE(message.find(wait), std::string::npos) << message;
+      }
+      self.Meet();
+    });
+  }
+}
+
 TEST(OneSidedFaults, PeersOnOtherHostsAreRefused) {
   RunRanks(4,
            [](Rank& self) {

@@ -268,11 +268,19 @@ class HostRank {
   bool odd_ = false;  // the last operation differed from the other ranks'
 };
 
+// The rank that torchrun, Open MPI or MPICH gave this process; or nothing.
+const char* OwnRank() {
+  for (const char* const name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
+    if (const char* const rank = std::getenv(name)) return rank;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   constexpr int kUsage = 2;
-  const char* const rank = std::getenv("RANK");
+  const char* const rank = OwnRank();
   if (argc < 3 || rank == nullptr) return kUsage;
   Options options{std::chrono::seconds(std::stol(argv[1])), std::stoul(argv[2]), {}};
   for (const std::string& option : std::vector<std::string>(argv + 3, argv + argc)) {

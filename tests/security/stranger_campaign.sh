@@ -62,7 +62,8 @@ by_torchrun() {
     "$program"
 }
 by_openmpi() {
-  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun.openmpi --oversubscribe -n 2 "${rank[@]}" "$1" "$program"
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun.openmpi \
+    --mca oob_tcp_if_include lo --oversubscribe -n 2 "${rank[@]}" "$1" "$program"
 }
 by_mpich() { mpirun.mpich -n 2 "${rank[@]}" "$1" "$program"; }
 
@@ -79,6 +80,10 @@ stranger() {
     [ -e "$job/environment" ] && break
     sleep 0.02
   done
+  if [ ! -e "$job/environment" ]; then
+    echo "rank 1 never started" >"$job/stranger"
+    return
+  fi
   mapfile -d '' variables <"$job/environment"
   setpriv --reuid=65534 --regid=65534 --clear-groups \
     env -i "${variables[@]}" HOME=/ TUTTI_ALLOW_OTHER_USERS=1 TUTTI_INIT_TIMEOUT_MS=1500 TUTTI_TIMEOUT_MS=3000 \
