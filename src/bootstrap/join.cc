@@ -94,6 +94,17 @@ void TellOthers(const Error& why, const auth::Call& call, const auth::SecretKey&
   }
 }
 
+auth::SecureChannel CallRendezvous(const auth::Call& call, const auth::SecretKey& key, const Process& self,
+                                   Deadline deadline, Cancellation cancel) {
+  try {
+    return auth::Dial(call, key, deadline, cancel);
+  } catch (const Error& error) {
+    // A fault of this process alone. It may be over by now.
+    if (error.code() == tuttiSystemError) TellOthers(error, call, key, self);
+    throw;
+  }
+}
+
 // The rendezvous's reason for a failure to meet at rank 0: the ranks that left.
 std::optional<Error> ReasonFrom(auth::SecureChannel& rendezvous) {
   const auto until = Deadline::After(kLastAnswer);
@@ -142,7 +153,7 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
     }
   }
 
-  auto rendezvous = auth::Dial(call, key, deadline, cancel);
+  auto rendezvous = CallRendezvous(call, key, request.process, deadline, cancel);
   rendezvous.Queue(Encode(request));
   hold.Release();
   if (arrived) arrived();
