@@ -65,14 +65,18 @@ skipped=77
 jobs=$(($(nproc) * 3))
 
 # part NAME COMMAND...: runs a part. Its status is 0, `skipped` (the last line that it printed says why), or another one: it
-# failed.
+# failed, and the first line with an error says why.
 part() {
-  local name=$1 started=$SECONDS status=0
+  local name=$1 started=$SECONDS status=0 line=
   shift
   current=$name
   echo "[test] $name"
   { "$@" 2>&1 | tee "$records/output"; } || status=$?
-  printf '%s\t%s\t%s\t%s\n' "$name" "$status" "$((SECONDS - started))" "$(tail -n 1 "$records/output")" >>"$records/parts"
+  if [ "$status" -ne 0 ] && [ "$status" -ne "$skipped" ]; then
+    line=$(grep -m 1 -aE 'No space left on device|(^|[ :])error: ' "$records/output") || true
+  fi
+  [ -n "$line" ] || line=$(tail -n 1 "$records/output")
+  printf '%s\t%s\t%s\t%s\n' "$name" "$status" "$((SECONDS - started))" "${line//$'\t'/ }" >>"$records/parts"
   return "$status"
 }
 
