@@ -14,8 +14,9 @@ std::vector<std::string_view> FailingCalls();
 
 // From now on counts the calls of every function; the `at`-th call of `function` fails (1 is the next one; 0 is none).
 void FailNext(std::string_view function, int at);
-// Ends that. Returns how often `function` was called since.
-int Passed(std::string_view function);
+// Ends that: calls neither fail nor count.
 void FailNoMore();
+// How often `function` was called between the two.
+int Passed(std::string_view function);
 
 }  // namespace tutti::testing

@@ -28,7 +28,7 @@ constexpr std::array kPhases = {Phase::init,   Phase::split,  Phase::window,
 constexpr std::array<const char*, kPhases.size()> kNames = {"init",   "split",  "window",
                                                             "stream", "shrink", "collective"};
 
-// What a phase needs from before it, and what it makes.
+// What a rank has when the phase begins, and what the phase makes.
 struct Things {
   Comm comm, child;
   void* memory = nullptr;
