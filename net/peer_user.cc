@@ -10,15 +10,13 @@
 namespace tutti::net {
 namespace {
 
-PeerUser Refuse(std::string why) { return {PeerUser::Verdict::refused, std::move(why)}; }
-
 PeerUser Judge(uid_t user) {
   const auto own = geteuid();
   if (user == own) return {};
-  return Refuse(
-      fmt::format("it belongs to user {} of this machine, but this process to user {}; set TUTTI_ALLOW_OTHER_USERS=1 "
-                  "to allow ranks of several users",
-                  user, own));
+  return {PeerUser::Verdict::refused,
+          fmt::format("it belongs to user {} of this machine, but this process to user {}; set "
+                      "TUTTI_ALLOW_OTHER_USERS=1 to allow ranks of several users",
+                      user, own)};
 }
 
 }  // namespace
@@ -28,7 +26,7 @@ PeerUser UserOfUnixPeer(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
-    return Refuse("the kernel does not report which user it belongs to");
+    return {PeerUser::Verdict::unknown, "the kernel does not report which user it belongs to"};
   }
   return Judge(peer.uid);
 }
@@ -42,15 +40,18 @@ PeerUser UserOfTcpPeer(const Socket& socket) {
   switch (owner.found) {
     case SocketOwner::Found::owner: return Judge(owner.user);
     case SocketOwner::Found::closed: return gone;
-    case SocketOwner::Found::none:
+    case SocketOwner::Found::none: {
+      const auto here = FindLocalAddress(socket);
+      if (!here) break;
       // The peer is another machine, or a router has turned the connection round, so that its other end has another
       // address. Neither has an end on loopback.
-      return peer->IsLoopback() || LocalAddress(socket).IsLoopback() ? gone : PeerUser{};
+      return peer->IsLoopback() || here->IsLoopback() ? gone : PeerUser{};
+    }
     case SocketOwner::Found::unknown: break;
   }
-  return Refuse(
-      "the kernel does not report which user it belongs to (neither NETLINK_SOCK_DIAG nor /proc/net/tcp is available); "
-      "TUTTI_ALLOW_OTHER_USERS=1 skips this check");
+  return {PeerUser::Verdict::unknown,
+          "the kernel does not report which user it belongs to (neither NETLINK_SOCK_DIAG nor /proc/net/tcp is "
+          "available); TUTTI_ALLOW_OTHER_USERS=1 skips this check"};
 }
 
 }  // namespace tutti::net

@@ -16,8 +16,9 @@ namespace tutti::net {
 struct PeerUser {
   enum class Verdict {
     taken,
-    gone,    // it has closed the connection, and its end has no owner
-    refused  // for `why`: "it belongs to user 1001 of this machine, and this process to user 1000"
+    gone,     // it has closed the connection, and its end has no owner
+    unknown,  // the kernel does not tell, perhaps only now: `why` advises
+    refused   // for `why`: "it belongs to user 1001 of this machine, and this process to user 1000"
   };
   Verdict verdict = Verdict::taken;
   std::string why;

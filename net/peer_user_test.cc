@@ -7,6 +7,7 @@
 #include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -74,6 +75,16 @@ void InChild(Body body) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+TEST(PeerUser, IsUnknownWithoutADescriptorToAskWith) {
+  if (const auto why = testing::WhyEmulated("limits on descriptors"); !why.empty()) GTEST_SKIP() << why;
+  const auto four = SocketAddress::Loopback(false, 0);
+  const auto pair = Connect(four, four);
+  InChild([&] {
+    const rlimit none{};
+    return setrlimit(RLIMIT_NOFILE, &none) == 0 && UserOfTcpPeer(pair.accepted).verdict == PeerUser::Verdict::unknown;
+  });
 }
 
 bool ForbidNetlink() {

@@ -215,12 +215,16 @@ std::vector<Socket> ListenOnAll(const std::vector<SocketAddress>& addresses, std
 }
 
 SocketAddress LocalAddress(const Socket& socket) {
+  const auto address = FindLocalAddress(socket);
+  if (!address) ThrowErrno("cannot read a socket's own address");
+  return *address;
+}
+
+std::optional<SocketAddress> FindLocalAddress(const Socket& socket) {
   RawAddress raw;
   raw.size = sizeof(raw.storage);
-  if (getsockname(socket.fd(), raw.get(), &raw.size) != 0) ThrowErrno("cannot read a socket's own address");
-  const auto address = SocketAddress::From(raw.get());
-  if (!address) Throw(tuttiInternalError, "a socket is neither IPv4 nor IPv6");
-  return *address;
+  if (getsockname(socket.fd(), raw.get(), &raw.size) != 0) return std::nullopt;
+  return SocketAddress::From(raw.get());
 }
 
 std::optional<SocketAddress> PeerAddress(const Socket& socket) {
@@ -274,7 +278,7 @@ int ConnectError(const Socket& socket) {
   if (error != 0) return error;
   const auto peer = PeerAddress(socket);
   if (!peer) return ENOTCONN;
-  return *peer == LocalAddress(socket) ? ECONNREFUSED : 0;
+  return peer == FindLocalAddress(socket) ? ECONNREFUSED : 0;
 }
 
 void KeepAlive(const Socket& socket, Deadline::Milliseconds silence) {

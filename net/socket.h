@@ -93,8 +93,10 @@ ListenResult Listen(const SocketAddress& address);
 std::vector<Socket> ListenOn(const std::vector<SocketAddress>& addresses, int& error);
 // Likewise. Throws tuttiSystemError if none can listen; the message says that `who` cannot.
 std::vector<Socket> ListenOnAll(const std::vector<SocketAddress>& addresses, std::string_view who);
-// REQUIRES: an open socket of either family.
+// REQUIRES: an open socket of either family. Throws tuttiSystemError if the system cannot tell.
 SocketAddress LocalAddress(const Socket& socket);
+// Likewise; none if the system cannot tell.
+std::optional<SocketAddress> FindLocalAddress(const Socket& socket);
 std::optional<SocketAddress> PeerAddress(const Socket& socket);
 
 enum class AcceptStatus { accepted, none, exhausted };

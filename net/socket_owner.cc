@@ -157,7 +157,9 @@ bool IsReset(const Socket& socket) {
 }  // namespace
 
 SocketOwner OwnerOfOtherEnd(const Socket& ours, const SocketAddress& peer) {
-  const Ends theirs{peer, LocalAddress(ours)};
+  const auto here = FindLocalAddress(ours);
+  if (!here) return {};
+  const Ends theirs{peer, *here};
   // Where there are no diagnostics for TCP, the kernel answers as it does for a socket that does not exist. Ours does
   // exist, unless it was reset.
   const Diagnostics diagnostics;

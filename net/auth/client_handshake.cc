@@ -32,7 +32,7 @@ ClientHandshake::State ClientHandshake::Read(std::size_t needed) {
       gone_ = user.verdict == net::PeerUser::Verdict::gone;
       if (!gone_ && !user.taken()) {
         refusal_ = std::move(user.why);
-        return State::refused;
+        return user.verdict == net::PeerUser::Verdict::unknown ? State::unjudged : State::refused;
       }
     }
     received_ += result.bytes;

@@ -32,6 +32,7 @@ class ClientHandshake {
     foreign,   // it speaks something else
     stranger,  // the two do not hold the same key
     misled,    // it answers for another rank than the one that was called
+    unjudged,  // the system cannot tell, perhaps only now, which user it belongs to: see refusal()
     refused    // it belongs to another user of this machine: see refusal()
   };
 
@@ -45,7 +46,7 @@ class ClientHandshake {
   bool answered() const { return step_ == Step::await_proof; }
   // The rank that the server answers for, if it has said so; it may lie until `proven`.
   int answers_for() const { return static_cast<int>(server_.rank); }
-  // Why this process does not talk to it. REQUIRES: refused.
+  // Why this process does not talk to it. REQUIRES: unjudged or refused.
   const std::string& refusal() const { return refusal_; }
   // REQUIRES: proven.
   net::Socket TakeSocket() { return std::move(socket_); }

@@ -143,6 +143,7 @@ class Dialler {
       case ClientHandshake::State::stranger: return fail(Failure::stranger, "answers with another secret");
       case ClientHandshake::State::misled:
         return fail(Failure::stranger, fmt::format("answers for rank {}", handshake.answers_for()));
+      case ClientHandshake::State::unjudged:
       case ClientHandshake::State::refused: return fail(Failure::other_user, "is refused: " + handshake.refusal());
       default: break;
     }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <system_error>
 #include <utility>
 
@@ -14,6 +15,8 @@
 
 namespace tutti::auth {
 namespace {
+
+constexpr std::chrono::milliseconds kPauseAfterFailure{20};
 
 net::Socket MakeEvent() {
   net::Socket event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -136,32 +139,36 @@ void Port::Shared::PassOn(Admitted one) {
   callers->Add(std::move(one));
 }
 
+bool Port::Stopped(const Shared& shared) {
+  eventfd_t count = 0;
+  return eventfd_read(shared.stop.fd(), &count) == 0;
+}
+
 void Port::Run(Shared& shared, HandshakePool handshakes) {
   pthread_setname_np(pthread_self(), "tutti-port");
   std::vector<pollfd> fds;
   std::vector<Admitted> admitted;
-  try {
-    for (;;) {
+  while (!Stopped(shared)) {
+    try {
       fds.assign(1, {shared.stop.fd(), POLLIN, 0});
       handshakes.Watch(fds);
       net::Wait(fds, handshakes.NextDeadline());
-      if (fds[0].revents != 0) return handshakes.Close();
       admitted.clear();
       // Set before a caller can get this side's proof. The system calls that carry the proof to the caller, and the
       // caller's bytes back to this process, order this store before a load that follows them.
       shared.proving.store(true, std::memory_order_seq_cst);
       handshakes.Advance(std::span<const pollfd>(fds).subspan(1), admitted);
       for (auto& one : admitted) shared.PassOn(std::move(one));
-      // Releases the lists: a thread that reads false sees all admitted connections.
-      shared.proving.store(false, std::memory_order_release);
+    } catch (const std::exception& error) {
+      // Short of memory, perhaps for a moment. A port that nobody serves would look like that of a stopped rank, and its
+      // callers would wait. Those whose connections are lost here call again.
+      Log(Subject::faults, "a port is served again in a moment: {}", error.what());
+      std::this_thread::sleep_for(kPauseAfterFailure);
     }
-  } catch (const std::exception& error) {
-    // Out of memory. Callers find the port open and unanswered, like that of a stopped rank.
-    Log(Subject::faults, "a port is no longer served: {}", error.what());
-    pollfd stop{shared.stop.fd(), POLLIN, 0};
-    net::Wait({&stop, 1}, Deadline::Never());
-    handshakes.Close();
+    // Releases the lists: a thread that reads false sees all admitted connections.
+    shared.proving.store(false, std::memory_order_release);
   }
+  handshakes.Close();
 }
 
 }  // namespace tutti::auth

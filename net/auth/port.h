@@ -75,6 +75,7 @@ class Port {
     std::optional<HandshakePool::Server> Find(const ClientHello& hello);
     void PassOn(Admitted one);
   };
+  static bool Stopped(const Shared& shared);
   static void Run(Shared& shared, HandshakePool handshakes);
 
   pid_t owner_;

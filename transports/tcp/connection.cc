@@ -6,8 +6,10 @@
 namespace tutti::tcp {
 
 std::size_t TurnOf(const net::Socket& socket, const std::vector<net::SocketAddress>& own, int rank) {
-  const auto here = net::LocalAddress(socket);
-  const auto same = [&](const net::SocketAddress& address) { return address.v6 == here.v6 && address.ip == here.ip; };
+  const auto here = net::FindLocalAddress(socket);
+  const auto same = [&](const net::SocketAddress& address) {
+    return here && address.v6 == here->v6 && address.ip == here->ip;
+  };
   const auto place = static_cast<std::size_t>(std::ranges::find_if(own, same) - own.begin());
   if (place == own.size()) return place;  // an interface that peers do not know
   return (place + own.size() - static_cast<std::size_t>(rank) % own.size()) % own.size();

@@ -127,6 +127,7 @@ bool TcpTransport::AdvanceDial(int rank, Dialling& dial) {
     case auth::ClientHandshake::State::misled:
       Missed(peer, dial, false, fmt::format("{} answers for rank {}", address, attempt.handshake->answers_for()));
       break;
+    case auth::ClientHandshake::State::unjudged: Missed(peer, dial, true, attempt.handshake->refusal()); break;
     case auth::ClientHandshake::State::refused:
       Missed(peer, dial, false, address + " is refused: " + attempt.handshake->refusal());
       break;

@@ -83,7 +83,8 @@ void AgreementCaller::AdvanceRinging(const auth::SecretKey& key) {
     switch (handshake_->Advance(key)) {
       case auth::ClientHandshake::State::waiting: return;
       case auth::ClientHandshake::State::proven: break;
-      case auth::ClientHandshake::State::dropped: state_ = State::dropped; return;
+      case auth::ClientHandshake::State::dropped:
+      case auth::ClientHandshake::State::unjudged: state_ = State::dropped; return;
       // Another program now has the port.
       case auth::ClientHandshake::State::foreign:
       case auth::ClientHandshake::State::stranger:
