@@ -6,7 +6,7 @@
 # a machine that has only loopback, and on one with two more addresses, from which the stranger calls; over each kind of
 # transport between hosts, and inside one. TORCHRUN: PyTorch's launcher; without it, its jobs are left out.
 # The last line counts the strangers who joined, and the jobs that did not go on with their own ranks. Status 1 if there
-# is one.
+# is one. Before, as a check of the campaign itself, the same stranger joins a job whose ranks accept other users.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -118,6 +118,16 @@ try() {
   fi
   echo "$surroundings, $launcher, $transport: $what: ${said:0:160}"
 }
+
+# What the campaign finds must be there to be found.
+try "other users accepted" environment TCP TUTTI_VIRTUAL_HOSTS=2 TUTTI_ALLOW_OTHER_USERS=1 >"$work/accepted"
+if [ "$joined" -ne 1 ]; then
+  cat "$work/accepted"
+  echo "the stranger does not join even a job whose ranks accept other users: this campaign would show nothing"
+  exit 1
+fi
+echo "a job whose ranks accept other users: the stranger joined"
+jobs=0 joined=0 ended=0
 
 everywhere() {
   local launcher
