@@ -35,18 +35,20 @@ constexpr std::size_t kCount = 3000;  // elements of a large call
 constexpr const char* kTimeoutMs = "60000";
 constexpr std::chrono::seconds kLimit{300};
 
-enum class Kind : std::uint8_t { all_reduce, message, signal, exchange, split, shrink };
+enum class Kind : std::uint8_t { all_reduce, message, signal, put, exchange, split, shrink, window };
 
-// One call of the list; a message is a send and its receive, and a signal is followed by its wait.
+// One call of the list. A message is a send and its receive; a signal, or a put with one, belongs to its wait.
 struct Listed {
   Kind kind = Kind::all_reduce;
   std::size_t comm = 0;
   std::size_t count = 1;
-  int from = 0, to = 0;  // of a message or signal
+  int from = 0, to = 0;  // of a message, signal or put
 
   bool concerns(int rank) const {
-    return (kind != Kind::message && kind != Kind::signal) || rank == from || rank == to;
+    const bool of_two = kind == Kind::message || kind == Kind::signal || kind == Kind::put;
+    return !of_two || rank == from || rank == to;
   }
+  bool controls() const { return kind == Kind::split || kind == Kind::shrink || kind == Kind::window; }
   bool collected() const { return kind == Kind::all_reduce || kind == Kind::message; }  // by a group
 };
 
@@ -99,9 +101,10 @@ Trial Derive(std::uint32_t seed, std::uint32_t number) {
   trial.list.resize(2 + pick(kMostCalls - 1));
   for (auto& each : trial.list) {
     constexpr std::array kUsual = {Kind::all_reduce, Kind::all_reduce, Kind::all_reduce, Kind::message,
-                                   Kind::message,    Kind::signal,     Kind::exchange};
+                                   Kind::message,    Kind::signal,     Kind::put,        Kind::exchange};
+    constexpr std::array kRare = {Kind::split, Kind::shrink, Kind::window};
     const auto drawn = pick(kUsual.size() * 4);
-    each.kind = drawn == 0 ? Kind::split : drawn == 1 ? Kind::shrink : kUsual[drawn % kUsual.size()];
+    each.kind = drawn < kRare.size() ? kRare[drawn] : kUsual[drawn % kUsual.size()];
     each.comm = pick(kComms);
     each.count = pick(3) == 0 ? kCount : 1;
     each.from = static_cast<int>(pick(static_cast<std::size_t>(trial.ranks)));
@@ -117,7 +120,7 @@ Trial Derive(std::uint32_t seed, std::uint32_t number) {
 //   list are.
 class Maker {
  public:
-  Maker(const Trial& trial, const Rank& self) : trial_(trial), self_(self) {
+  Maker(const Trial& trial, Rank& self) : trial_(trial), self_(self) {
     std::seed_seq own{trial.seed, trial.number, static_cast<std::uint32_t>(self.rank()) + 1};
     random_.seed(own);
   }
@@ -127,6 +130,12 @@ class Maker {
     tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
     config.blocking = trial_.in_background ? 0 : 1;
     EXPECT_TRUE(Ok(Ended(tuttiCommSplit(comms_[0], 0, self_.rank(), comms_[1].address(), &config), comms_[1])));
+    for (std::size_t i = 0; i < kComms; ++i) {
+      void* memory = nullptr;
+      EXPECT_TRUE(Ok(tuttiMemAlloc(&memory, trial_.list.size() * kCount * sizeof(float))));
+      windows_[i].memory = static_cast<float*>(memory);
+      EXPECT_TRUE(Ok(Register(i, &windows_[i].window)));
+    }
     for (auto& stream : streams_) EXPECT_TRUE(Ok(tuttiStreamCreate(&stream)));
     for (auto& stream : waits_) EXPECT_TRUE(Ok(tuttiStreamCreate(&stream)));
     for (std::size_t i = 0; i < trial_.list.size(); ++i) {
@@ -139,11 +148,29 @@ class Maker {
     for (const auto& sum : sums_) {
       EXPECT_EQ(std::ranges::count(sum.output, sum.expected), static_cast<std::ptrdiff_t>(sum.output.size()));
     }
+    for (std::size_t i = 0; i < trial_.list.size(); ++i) {
+      const auto& call = trial_.list[i];
+      if (call.kind != Kind::put || call.to != self_.rank()) continue;
+      const float* const place = windows_[call.comm].memory + i * kCount;
+      EXPECT_EQ(std::count(place, place + call.count, static_cast<float>(call.from + 1)),
+                static_cast<std::ptrdiff_t>(call.count))
+          << "call " << i << " of the list";
+    }
     for (auto* const stream : streams_) EXPECT_TRUE(Ok(tuttiStreamDestroy(stream)));
     for (auto* const stream : waits_) EXPECT_TRUE(Ok(tuttiStreamDestroy(stream)));
+    for (std::size_t i = 0; i < kComms; ++i) {
+      EXPECT_TRUE(Ok(tuttiCommWindowDeregister(comms_[i], windows_[i].window)));
+    }
+    self_.Meet();  // peers may have had their parts of the windows in use
+    for (const auto& each : windows_) EXPECT_TRUE(Ok(tuttiMemFree(each.memory)));
   }
 
  private:
+  // Each put of the list has a place of its own in it.
+  struct Window {
+    float* memory = nullptr;
+    tuttiWindow_t window = nullptr;
+  };
   struct Buffers {
     std::vector<float> input, output;
     float expected = 0;
@@ -196,7 +223,7 @@ class Maker {
         const auto at = (first + k) % kStreams;
         if (newest_[at] <= begins) place = at;
       }
-      if (place == kStreams || trial_.list[call].kind == Kind::split || trial_.list[call].kind == Kind::shrink) {
+      if (place == kStreams || trial_.list[call].controls()) {
         for (auto back = taken.rbegin(); back != taken.rend(); ++back) left_[trial_.list[*back].comm].push_front(*back);
         return MakeBlocking(1);
       }
@@ -215,7 +242,7 @@ class Maker {
       EXPECT_TRUE(Ok(tuttiGroupStart()));
     }
     for (std::size_t i = 0; i < taken.size(); ++i) {
-      const auto result = MakeOne(trial_.list[taken[i]], stream_of(i));
+      const auto result = MakeOne(taken[i], stream_of(i));
       EXPECT_TRUE(Ok(result)) << "call " << taken[i] << " of the list";
     }
     if (taken.size() > 1) {
@@ -231,7 +258,14 @@ class Maker {
     return result == tuttiInProgress ? Await(comm) : result;
   }
 
-  tuttiResult_t MakeOne(const Listed& call, tuttiStream_t stream) {
+  tuttiResult_t Register(std::size_t comm, tuttiWindow_t* window) {
+    return Ended(tuttiCommWindowRegister(comms_[comm], windows_[comm].memory,
+                                         trial_.list.size() * kCount * sizeof(float), window, TUTTI_WIN_DEFAULT),
+                 comms_[comm]);
+  }
+
+  tuttiResult_t MakeOne(std::size_t index, tuttiStream_t stream) {
+    const auto& call = trial_.list[index];
     const auto& comm = comms_[call.comm];
     const int rank = self_.rank(), other = rank == call.from ? call.to : call.from;
     Comm child;
@@ -252,6 +286,12 @@ class Maker {
       }
       case Kind::signal:
         return Begun(rank == call.from ? tuttiSignal(other, 0, 0, 0, comm, stream) : Wait(other, 0, comm, stream));
+      case Kind::put: {
+        if (rank == call.to) return Begun(Wait(other, 2, comm, stream));
+        const auto& data = NewBuffers(call.count, static_cast<float>(rank + 1));
+        return Begun(tuttiPutSignal(data.input.data(), call.count, tuttiFloat32, other, windows_[call.comm].window,
+                                    index * kCount * sizeof(float), 2, 0, 0, comm, stream));
+      }
       case Kind::exchange: {  // every rank waits first, on a stream for that, and then sends
         for (int peer = 0; peer < self_.size(); ++peer) {
           if (peer != rank) {
@@ -268,6 +308,11 @@ class Maker {
       case Kind::split: return Ended(tuttiCommSplit(comm, rank % 2, 0, child.address(), nullptr), child);
       case Kind::shrink:
         return Ended(tuttiCommShrink(comm, nullptr, 0, child.address(), nullptr, TUTTI_SHRINK_DEFAULT), child);
+      case Kind::window: {  // the same memory once more
+        tuttiWindow_t window = nullptr;
+        const auto registered = Register(call.comm, &window);
+        return registered != tuttiSuccess ? registered : tuttiCommWindowDeregister(comm, window);
+      }
     }
     return tuttiInternalError;
   }
@@ -282,9 +327,10 @@ class Maker {
   }
 
   const Trial& trial_;
-  const Rank& self_;
+  Rank& self_;
   std::mt19937 random_;
   std::array<Comm, kComms> comms_;
+  std::array<Window, kComms> windows_;
   std::array<tuttiStream_t, kStreams> streams_{};
   std::array<tuttiStream_t, kComms> waits_{};   // for the waits of exchanges
   std::array<std::size_t, kStreams> newest_{};  // one more than the last call of the list that its stream needs
