@@ -14,7 +14,7 @@ void AddJsonFlag(CLI::App& command, bool& json) { command.add_flag("--json", jso
 void PrintJson(const nlohmann::ordered_json& json) { fmt::print("{}", JsonText(json)); }
 
 nlohmann::ordered_json JsonOf(const cost_model::Candidate& candidate) {
-  return {{"algorithm", schedule::NameOf(candidate.algorithm)},
+  return {{"algorithm", builders::NameOf(candidate.algorithm)},
           {"channels", candidate.channels},
           {"chunk_bytes", candidate.config.chunk_bytes},
           {"protocol", ring::NameOf(candidate.config.protocol)}};

@@ -37,8 +37,7 @@ Channel WorkFor(int server, Collective collective) {
 Schedule BuildParameterServer(const ScheduleRequest& request) {
   const int server = HasRoot(request.collective) ? request.root : 0;
   const bool serves = request.rank == server;
-  Schedule schedule = Answer(request, tuttiAlgorithmParameterServer, 1,
-                             serves ? Channel{{Serve(request)}} : WorkFor(server, request.collective));
+  Schedule schedule = Answer(request, 1, serves ? Channel{{Serve(request)}} : WorkFor(server, request.collective));
   schedule.scratch_blocks = serves ? ScratchFor(request.nranks) : 0;
   schedule.reference_safe = true;
   schedule.reference_safe_in_place = true;
@@ -54,7 +53,7 @@ Schedule BuildAllToAllBroadcast(const ScheduleRequest& request) {
   sum.after = {{0, static_cast<std::int16_t>(n - 2)}};
   Lane add;
   Append(add.steps, std::move(sum));
-  Schedule schedule = Answer(request, tuttiAlgorithmAllToAllBroadcast, 1, {{std::move(send), std::move(add)}});
+  Schedule schedule = Answer(request, 1, {{std::move(send), std::move(add)}});
   schedule.scratch_blocks = ScratchFor(n);
   schedule.reference_safe = true;
   schedule.reference_safe_in_place = false;

@@ -113,8 +113,7 @@ std::vector<Step> StepsFor(Collective collective, const Node& node, int rank) {
 Schedule BuildBinomial(const ScheduleRequest& request) {
   const auto& [collective, rank, n, root, channels, where, posts] = request;
   const bool whole = collective == Collective::broadcast || collective == Collective::reduce;
-  Schedule schedule = Answer(request, tuttiAlgorithmBinomial, whole ? 1 : n,
-                             ChannelOf(Lane{StepsFor(collective, Node(rank, n, root), rank)}));
+  Schedule schedule = Answer(request, whole ? 1 : n, ChannelOf(Lane{StepsFor(collective, Node(rank, n, root), rank)}));
   // Inputs are only read, outputs written once.
   schedule.reference_safe = true;
   schedule.reference_safe_in_place = true;

@@ -84,13 +84,19 @@ class AllToAll {
 Schedule BuildBruck(const ScheduleRequest& request) {
   const auto& [collective, rank, n, root, channels, where, posts] = request;
   const bool exchange = collective == Collective::all_to_all;
-  Schedule schedule = Answer(request, tuttiAlgorithmBruck, n,
-                             ChannelOf(Lane{exchange ? AllToAll(rank, n).steps() : AllGather(rank, n)}));
+  Schedule schedule = Answer(request, n, ChannelOf(Lane{exchange ? AllToAll(rank, n).steps() : AllGather(rank, n)}));
   schedule.scratch_blocks = exchange ? n : 0;
   schedule.reference_safe = true;
   // In place, an all-to-all overwrites data that a slow peer may still have to read.
   schedule.reference_safe_in_place = !exchange;
   return schedule;
+}
+
+std::string_view BruckIsTooLongToPrice(Collective collective, int nranks) {
+  constexpr int kMost = 64;
+  return collective == Collective::all_to_all && nranks > kMost
+             ? "is considered up to 64 ranks only: it moves n/2 log n blocks, one slot each"
+             : "";
 }
 
 }  // namespace tutti::builders

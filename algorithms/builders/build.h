@@ -1,10 +1,9 @@
-// Every algorithm, by name. An algorithm is a pure function from a question to one rank's schedule.
+// An algorithm is a pure function from a question to one rank's schedule. records.h lists the algorithms.
 //
 // Thread-safety: pure functions.
 #pragma once
 
 #include <optional>
-#include <span>
 
 #include "algorithms/schedule/rank_layout.h"
 #include "algorithms/schedule/schedule.h"
@@ -31,25 +30,5 @@ std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const ScheduleRequest&
 
 // Whether the algorithm has a form of the collective, the same on all ranks. REQUIRES: collective is scheduled.
 bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks);
-
-// Whether the algorithm works only with posts.
-bool NeedsPosts(tuttiAlgorithm_t algorithm);
-
-// How the ranks' schedules resemble each other (representative_ranks.h).
-enum class Symmetry { none, rotation, exchange };
-Symmetry SymmetryOf(tuttiAlgorithm_t algorithm, Collective collective);
-
-// Whether its channels go around RankLayout::rings, each around its own.
-bool FollowsRings(tuttiAlgorithm_t algorithm);
-
-// Whether an all-to-all's blocks pass through third ranks: they must all have one length, so it has no pairwise form.
-bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective);
-
-// Whether it serves only for comparison (baselines.cc): never chosen unless forced.
-bool IsBaseline(tuttiAlgorithm_t algorithm);
-
-// How many of a fabric's channels a schedule takes for each channel that the request asks for: channels it makes,
-// times connections (schedule.h).
-int FabricChannels(tuttiAlgorithm_t algorithm, bool posts);
 
 }  // namespace tutti::builders

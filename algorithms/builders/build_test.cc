@@ -5,28 +5,12 @@
 #include <set>
 #include <string>
 
+#include "algorithms/builders/records.h"
 #include "algorithms/builders/steps.h"
 #include "algorithms/schedule/binding.h"
 
 namespace tutti::builders {
 namespace {
-
-constexpr auto kAlgorithms = {tuttiAlgorithmDirect,
-                              tuttiAlgorithmTwoShot,
-                              tuttiAlgorithmRing,
-                              tuttiAlgorithmDoubleBinaryTree,
-                              tuttiAlgorithmRecursive,
-                              tuttiAlgorithmBruck,
-                              tuttiAlgorithmBinomial,
-                              tuttiAlgorithmGrouped,
-                              tuttiAlgorithmTwoLevel,
-                              tuttiAlgorithmTwoLevelTree,
-                              tuttiAlgorithmParameterServer,
-                              tuttiAlgorithmAllToAllBroadcast,
-                              tuttiAlgorithmProgram,
-                              tuttiAlgorithmRecursiveDoubling,
-                              tuttiAlgorithmPeerMemory,
-                              tuttiAlgorithmNvls};
 
 Collective SomeFormOf(tuttiAlgorithm_t algorithm) {
   for (int c = 0; c < kScheduledCollectives; ++c) {
@@ -37,7 +21,7 @@ Collective SomeFormOf(tuttiAlgorithm_t algorithm) {
 
 TEST(Build, NamesAreUniqueAndComeBack) {
   std::set<std::string_view> names;
-  for (const auto algorithm : kAlgorithms) {
+  for (const auto algorithm : kAllAlgorithms) {
     EXPECT_TRUE(names.insert(NameOf(algorithm)).second);
     EXPECT_EQ(AlgorithmFromName(NameOf(algorithm)), algorithm);
   }
@@ -50,14 +34,14 @@ TEST(Build, EveryCollectiveHasAFormAtEverySize) {
   for (int c = 0; c < kScheduledCollectives; ++c) {
     for (const int n : {1, 2, 3, 64, 65, 1000}) {
       bool any = false;
-      for (const auto algorithm : kAlgorithms) any = any || Supports(algorithm, static_cast<Collective>(c), n);
+      for (const auto algorithm : kAllAlgorithms) any = any || Supports(algorithm, static_cast<Collective>(c), n);
       EXPECT_TRUE(any) << NameOf(static_cast<Collective>(c)) << " on " << n;
     }
   }
 }
 
 TEST(Build, BuildsExactlyWhatItSupportsAndSaysWhatItBuilt) {
-  for (const auto algorithm : kAlgorithms) {
+  for (const auto algorithm : kAllAlgorithms) {
     for (int c = 0; c < kScheduledCollectives; ++c) {
       for (const int n : {1, 2, 5, 64, 65}) {
         const ScheduleRequest request{static_cast<Collective>(c), n / 2, n, n - 1, 2};
@@ -79,19 +63,19 @@ TEST(Build, BuildsExactlyWhatItSupportsAndSaysWhatItBuilt) {
 }
 
 TEST(Build, SaysWhatIsOnlyToCompareWith) {
-  EXPECT_TRUE(IsBaseline(tuttiAlgorithmParameterServer));
-  EXPECT_TRUE(IsBaseline(tuttiAlgorithmAllToAllBroadcast));
-  EXPECT_FALSE(IsBaseline(tuttiAlgorithmTwoLevel));
+  EXPECT_TRUE(RecordOf(tuttiAlgorithmParameterServer).baseline);
+  EXPECT_TRUE(RecordOf(tuttiAlgorithmAllToAllBroadcast).baseline);
+  EXPECT_FALSE(RecordOf(tuttiAlgorithmTwoLevel).baseline);
 }
 
 // A fabric must have the connections of all channels of a schedule.
 TEST(Build, KnowsHowManyChannelsOfAFabricAScheduleTakes) {
-  for (const auto algorithm : kAlgorithms) {
+  for (const auto algorithm : kAllAlgorithms) {
     if (algorithm == tuttiAlgorithmProgram) continue;
     constexpr int kAsked = 3;
     const auto schedule = Build(algorithm, {SomeFormOf(algorithm), 0, 4, 0, kAsked});
     ASSERT_TRUE(schedule) << NameOf(algorithm);
-    EXPECT_EQ(std::ssize(schedule->channels) * schedule->connections, kAsked * FabricChannels(algorithm, true))
+    EXPECT_EQ(std::ssize(schedule->channels) * schedule->connections, kAsked * RecordOf(algorithm).ChannelsOfFabric(true))
         << NameOf(algorithm);
   }
 }
@@ -110,15 +94,17 @@ TEST(Build, AnAllToAllHasAsManyLanesForTwoRanksAsForThousands) {
 }
 
 TEST(Build, StepsKeepToTheLimits) {
-  for (const auto algorithm : kAlgorithms) {
+  for (const auto algorithm : kAllAlgorithms) {
     for (int c = 0; c < kScheduledCollectives; ++c) {
       for (const int n : {2, 64, 300}) {
         const auto schedule = Build(algorithm, {static_cast<Collective>(c), 0, n});
         if (!schedule) continue;
         for (const auto& lane : schedule->channels.front().lanes) {
           for (const auto& step : lane.steps) {
-            EXPECT_LE(step.reads.size(), static_cast<std::size_t>(kMaxReads)) << ToString(*schedule);
-            EXPECT_LE(step.writes.size(), static_cast<std::size_t>(MostWrites(*schedule))) << ToString(*schedule);
+            EXPECT_LE(step.reads.size(), static_cast<std::size_t>(kMaxReads))
+                << ToString(*schedule, NameOf(schedule->algorithm));
+            EXPECT_LE(step.writes.size(), static_cast<std::size_t>(MostWrites(*schedule)))
+                << ToString(*schedule, NameOf(schedule->algorithm));
           }
         }
       }
@@ -136,7 +122,7 @@ TEST(Schedule, IsSpeltAsInItsDescription) {
 
 TEST(Schedule, IsPrintedOneStepALine) {
   const auto schedule = Build(tuttiAlgorithmRing, {Collective::all_reduce, 0, 2});
-  EXPECT_EQ(ToString(*schedule),
+  EXPECT_EQ(ToString(*schedule, NameOf(schedule->algorithm)),
             "all_reduce by ring, rank 0 of 2, 2 blocks\n"
             "channel 0\n"
             "  lane 0\n"

@@ -1,7 +1,9 @@
-// The builders, one for each algorithm, as build.h calls them. The source file of each explains its algorithm.
+// The builders, one for each algorithm, as records.h lists them. The source file of each explains its algorithm.
 //
 // Thread-safety: pure functions.
 #pragma once
+
+#include <string_view>
 
 #include "algorithms/builders/build.h"
 
@@ -27,6 +29,8 @@ Schedule BuildRing(const ScheduleRequest& request);
 
 // recursive.cc. REQUIRES: all_reduce, reduce_scatter or all_gather; nranks > 1.
 Schedule BuildRecursive(const ScheduleRequest& request);
+// Record::too_long_to_price.
+std::string_view RecursiveIsTooLongToPrice(Collective collective, int nranks);
 
 // recursive_doubling.cc. REQUIRES: all_reduce; nranks > 1.
 Schedule BuildRecursiveDoubling(const ScheduleRequest& request);
@@ -34,6 +38,8 @@ Schedule BuildRecursiveDoubling(const ScheduleRequest& request);
 // bruck.cc. REQUIRES: all_gather or all_to_all; nranks > 1. All-to-all passes other ranks' blocks on, so all blocks
 // must have the same length: it has no v-form.
 Schedule BuildBruck(const ScheduleRequest& request);
+// Record::too_long_to_price.
+std::string_view BruckIsTooLongToPrice(Collective collective, int nranks);
 
 // binomial.cc. REQUIRES: broadcast, reduce, gather or scatter; nranks > 1.
 Schedule BuildBinomial(const ScheduleRequest& request);

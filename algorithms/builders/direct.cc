@@ -119,7 +119,7 @@ bool ReferenceSafeInPlace(const ScheduleRequest& request) {
 }  // namespace
 
 Schedule BuildDirect(const ScheduleRequest& request) {
-  Schedule schedule = Answer(request, tuttiAlgorithmDirect, BlocksOf(request), BuildChannel(request));
+  Schedule schedule = Answer(request, BlocksOf(request), BuildChannel(request));
   schedule.reference_safe = true;
   schedule.reference_safe_in_place = ReferenceSafeInPlace(request);
   return schedule;

@@ -62,7 +62,7 @@ Channel BuildChannel(Collective collective, const TreeNode& node) {
 
 Schedule BuildDoubleBinaryTree(const ScheduleRequest& request) {
   const auto& [collective, rank, n, root, channels, where, posts] = request;
-  Schedule schedule = Answer(request, tuttiAlgorithmDoubleBinaryTree, 1, {});
+  Schedule schedule = Answer(request, 1, {});
   schedule.channels.clear();
   for (int i = 0; i < channels; ++i) {
     for (const TreeNode& node : HasRoot(collective) ? RootedDoubleTree(rank, n, root) : DoubleTree(rank, n)) {

@@ -46,7 +46,7 @@ Channel AllReduce(int rank, int n) {
 
 // Never by reference: a first rank's Out changes while its post is read.
 Schedule BuildGrouped(const ScheduleRequest& request) {
-  return Answer(request, tuttiAlgorithmGrouped, 1, AllReduce(request.rank, request.nranks));
+  return Answer(request, 1, AllReduce(request.rank, request.nranks));
 }
 
 }  // namespace tutti::builders

@@ -93,9 +93,7 @@ Channel AllReduce(const Rails& rails, int rank, const TreeNode& tree) {
 }
 
 Schedule Arranged(const ScheduleRequest& request, const Rails& rails) {
-  const auto answer = [&](int blocks, Channel channel) {
-    return Answer(request, tuttiAlgorithmNvls, blocks, std::move(channel));
-  };
+  const auto answer = [&](int blocks, Channel channel) { return Answer(request, blocks, std::move(channel)); };
   const int rank = request.rank, n = request.nranks;
   switch (request.collective) {
     case Collective::reduce_scatter: return answer(n, ReduceScatterInSwitch(rank, n));

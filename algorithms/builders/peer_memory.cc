@@ -59,7 +59,7 @@ Channel ChannelFor(const ScheduleRequest& request) {
 }  // namespace
 
 Schedule BuildPeerMemory(const ScheduleRequest& request) {
-  Schedule schedule = Answer(request, tuttiAlgorithmPeerMemory, request.nranks, ChannelFor(request));
+  Schedule schedule = Answer(request, request.nranks, ChannelFor(request));
   schedule.one_launch = true;
   schedule.separate_input = request.collective == Collective::all_to_all;
   schedule.reference_safe = schedule.reference_safe_in_place = true;  // it has no slots

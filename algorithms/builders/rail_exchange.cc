@@ -105,7 +105,7 @@ class Exchange {
 }  // namespace
 
 Schedule ExchangeOverRails(const ScheduleRequest& request, const Rails& rails) {
-  Schedule schedule = Answer(request, tuttiAlgorithmTwoLevel, request.nranks, Exchange(request, rails).channel());
+  Schedule schedule = Answer(request, request.nranks, Exchange(request, rails).channel());
   schedule.reference_safe = true;
   // In place, a result overwrites what a slow server may still have to read.
   schedule.reference_safe_in_place = false;

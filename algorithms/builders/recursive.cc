@@ -152,11 +152,18 @@ Schedule BuildRecursive(const ScheduleRequest& request) {
   const RankFolding fold(request.nranks);
   Channel channel =
       fold.IsFolded(request.rank) ? FoldedRank(request, fold) : ChannelOf(Lane{ActiveRank(request, fold).steps()});
-  Schedule schedule = Answer(request, tuttiAlgorithmRecursive, request.nranks, std::move(channel));
+  Schedule schedule = Answer(request, request.nranks, std::move(channel));
   schedule.scratch_blocks = request.collective == Collective::reduce_scatter ? request.nranks : 0;
   schedule.reference_safe = true;
   schedule.reference_safe_in_place = true;
   return schedule;
+}
+
+std::string_view RecursiveIsTooLongToPrice(Collective /*collective*/, int nranks) {
+  // Otherwise the ranks differ, and each has its own price.
+  constexpr int kMost = 64;
+  const bool power_of_two = (nranks & (nranks - 1)) == 0;
+  return nranks > kMost && !power_of_two ? "is considered above 64 ranks only if their number is a power of two" : "";
 }
 
 }  // namespace tutti::builders

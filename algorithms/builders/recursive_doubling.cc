@@ -54,7 +54,7 @@ Schedule BuildRecursiveDoubling(const ScheduleRequest& request) {
   const RankFolding fold(request.nranks);
   const int rank = request.rank;
   Channel channel = fold.IsFolded(rank) ? FoldedRank(rank + 1) : ActiveRank(rank, fold);
-  Schedule schedule = Answer(request, tuttiAlgorithmRecursiveDoubling, 1, std::move(channel));
+  Schedule schedule = Answer(request, 1, std::move(channel));
   // The next sum overwrites this one even if the partner has not read it, so it has to travel in its slot.
   schedule.reference_safe = false;
   return schedule;

@@ -119,7 +119,7 @@ std::vector<Step> StepsFor(const ScheduleRequest& request, int channel) {
 
 Schedule BuildRing(const ScheduleRequest& request) {
   const bool chain = HasRoot(request.collective);
-  Schedule schedule = Answer(request, tuttiAlgorithmRing, chain ? 1 : request.nranks, {});
+  Schedule schedule = Answer(request, chain ? 1 : request.nranks, {});
   for (int c = 0; c < request.channels; ++c) schedule.channels[c] = ChannelOf(Lane{StepsFor(request, c)});
   schedule.reference_safe = true;
   // A block's result comes to a rank only after every rank has read that rank's contribution to it.

@@ -89,10 +89,10 @@ inline std::vector<Channel> Repeated(Channel channel, int times) {
   return channels;
 }
 
-// The answer to `request`: the same channel as often as it asks for.
-inline Schedule Answer(const ScheduleRequest& request, tuttiAlgorithm_t algorithm, int blocks, Channel channel) {
+// The answer to `request`: the same channel as often as it asks for. Build() says by which algorithm.
+inline Schedule Answer(const ScheduleRequest& request, int blocks, Channel channel) {
   return {.collective = request.collective,
-          .algorithm = algorithm,
+          .algorithm = tuttiAlgorithmNone,
           .rank = request.rank,
           .nranks = request.nranks,
           .root = request.root,

@@ -189,8 +189,8 @@ TreeNode Chain(int node, int nodes, int root) {
 
 // ---- both ----
 
-Schedule Finish(const ScheduleRequest& request, const Rails& rails, tuttiAlgorithm_t algorithm, int blocks) {
-  Schedule schedule = Answer(request, algorithm, blocks, {});
+Schedule Finish(const ScheduleRequest& request, const Rails& rails, int blocks) {
+  Schedule schedule = Answer(request, blocks, {});
   schedule.channels.clear();
   schedule.connections = kNodeConnections;
   // A server adds all contributions of its node to what two more nodes send it.
@@ -209,7 +209,7 @@ Schedule BuildTwoLevel(const ScheduleRequest& request) {
   if (collective == Collective::all_to_all) return ExchangeOverRails(request, rails);
   const bool whole = HasRoot(collective);
   const bool cut = collective == Collective::all_reduce;
-  Schedule schedule = Finish(request, rails, tuttiAlgorithmTwoLevel,
+  Schedule schedule = Finish(request, rails,
                              whole ? rails.rails()
                              : cut ? rails.rails() * rails.nodes()
                                    : request.nranks);
@@ -221,7 +221,7 @@ Schedule BuildTwoLevel(const ScheduleRequest& request) {
 
 Schedule BuildTwoLevelTree(const ScheduleRequest& request) {
   const Rails rails(request);
-  Schedule schedule = Finish(request, rails, tuttiAlgorithmTwoLevelTree, rails.rails());
+  Schedule schedule = Finish(request, rails, rails.rails());
   const int node = rails.NodeOf(request.rank);
   const auto trees = HasRoot(request.collective) ? RootedDoubleTree(node, rails.nodes(), rails.NodeOf(request.root))
                                                  : DoubleTree(node, rails.nodes());

@@ -51,8 +51,8 @@ Channel Reduce(int rank, int n, int root) {
 
 Schedule BuildTwoShot(const ScheduleRequest& request) {
   const auto& [collective, rank, n, root, channels, where, posts] = request;
-  Schedule schedule = Answer(request, tuttiAlgorithmTwoShot, n,
-                             collective == Collective::reduce ? Reduce(rank, n, root) : AllReduce(rank, n, posts));
+  Schedule schedule =
+      Answer(request, n, collective == Collective::reduce ? Reduce(rank, n, root) : AllReduce(rank, n, posts));
   if (collective == Collective::all_reduce && !posts) schedule.connections = kTwoShotConnections;
   schedule.reference_safe = true;
   schedule.reference_safe_in_place = true;

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "algorithms/builders/records.h"
 #include "algorithms/builders/steps.h"
 #include "algorithms/msccl/lanes.h"
 #include "algorithms/verifier/verify_rules.h"
@@ -72,7 +73,7 @@ class Flow {
   Rank MakeRank(int number) const {
     const ProgramRank& program = text_.ranks[number];
     Rank rank{.schedule = {.collective = text_.collective,
-                           .algorithm = tuttiAlgorithmProgram,
+                           .algorithm = builders::kFromFiles,
                            .rank = number,
                            .nranks = n_,
                            .root = text_.root,

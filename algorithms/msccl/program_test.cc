@@ -52,7 +52,7 @@ TEST(Program, RightOnesAreProved) {
 TEST(Program, BecomesTheStepsItDescribes) {
   const Program program = Read("hierarchical_all_reduce");
   EXPECT_TRUE(program.in_place);
-  EXPECT_EQ(schedule::ToString(program.ranks[2]),
+  EXPECT_EQ(schedule::ToString(program.ranks[2], "program"),
             "all_reduce by program, rank 2 of 4, 2 blocks\n"
             "channel 0\n"
             "  lane 0\n"

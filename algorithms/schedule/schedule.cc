@@ -38,25 +38,6 @@ std::string Spell(const std::vector<Operand>& operands, bool written) {
   return fmt::format("{{{}}}", fmt::join(words, ", "));
 }
 
-// Indexed by tuttiAlgorithm_t.
-constexpr std::array<std::string_view, tuttiNumAlgorithms> kAlgorithmNames = {"none",
-                                                                              "direct",
-                                                                              "two_shot",
-                                                                              "ring",
-                                                                              "double_binary_tree",
-                                                                              "recursive",
-                                                                              "bruck",
-                                                                              "binomial",
-                                                                              "grouped",
-                                                                              "two_level",
-                                                                              "two_level_tree",
-                                                                              "parameter_server",
-                                                                              "all_to_all_broadcast",
-                                                                              "program",
-                                                                              "recursive_doubling",
-                                                                              "peer_memory",
-                                                                              "nvls"};
-
 }  // namespace
 
 std::string_view NameOf(Collective collective) {
@@ -67,17 +48,6 @@ std::string_view NameOf(Collective collective) {
   return index < kNames.size() ? kNames[index] : "unknown";
 }
 
-std::string_view NameOf(tuttiAlgorithm_t algorithm) {
-  return algorithm >= 0 && algorithm < tuttiNumAlgorithms ? kAlgorithmNames[algorithm] : "unknown";
-}
-
-std::optional<tuttiAlgorithm_t> AlgorithmFromName(std::string_view name) {
-  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
-    if (kAlgorithmNames[i] == name) return static_cast<tuttiAlgorithm_t>(i);
-  }
-  return std::nullopt;
-}
-
 std::string ToString(const Step& step) {
   std::string text = Spell(step.reads, false) + " -> " + Spell(step.writes, true);
   if (step.final) text += " final";
@@ -85,9 +55,9 @@ std::string ToString(const Step& step) {
   return text;
 }
 
-std::string ToString(const Schedule& schedule) {
-  std::string text = fmt::format("{} by {}, rank {} of {}", NameOf(schedule.collective), NameOf(schedule.algorithm),
-                                 schedule.rank, schedule.nranks);
+std::string ToString(const Schedule& schedule, std::string_view algorithm) {
+  std::string text =
+      fmt::format("{} by {}, rank {} of {}", NameOf(schedule.collective), algorithm, schedule.rank, schedule.nranks);
   if (HasRoot(schedule.collective)) text += fmt::format(", root {}", schedule.root);
   text += fmt::format(", {} block{}", schedule.blocks, schedule.blocks == 1 ? "" : "s");
   if (schedule.scratch_blocks > 0) text += fmt::format(", {} of scratch", schedule.scratch_blocks);

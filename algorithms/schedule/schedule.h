@@ -41,7 +41,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,9 +68,6 @@ enum class Collective : std::uint8_t {
 inline constexpr int kScheduledCollectives = 8;  // all_reduce .. scatter; the rest are built from these or are one step
 
 std::string_view NameOf(Collective collective);
-// "direct", "two_shot", "ring", ... and back; nullopt for other words.
-std::string_view NameOf(tuttiAlgorithm_t algorithm);
-std::optional<tuttiAlgorithm_t> AlgorithmFromName(std::string_view name);
 constexpr bool IsReducing(Collective c) {
   return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
 }
@@ -144,7 +140,7 @@ struct Channel {
 
 struct Schedule {
   Collective collective;
-  tuttiAlgorithm_t algorithm;
+  tuttiAlgorithm_t algorithm;  // none: made by hand
   int rank;
   int nranks;
   int root = 0;
@@ -208,7 +204,7 @@ inline Operand Multicast(int writer) { return {OperandKind::multicast, static_ca
 
 // "{in[0], from(1)} -> {out[0], post}".
 std::string ToString(const Step& step);
-// The whole schedule, one step a line, for people.
-std::string ToString(const Schedule& schedule);
+// The whole schedule, one step a line, for people. `algorithm`: its name (builders::NameOf).
+std::string ToString(const Schedule& schedule, std::string_view algorithm);
 
 }  // namespace tutti::schedule

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "algorithms/builders/build.h"
+#include "algorithms/builders/records.h"
 #include "algorithms/builders/steps.h"
 #include "algorithms/verifier/verify.h"
 #include "algorithms/verifier/verify_testing.h"
@@ -310,7 +311,7 @@ int ExpectAllFound(const Ranks& ranks, const std::function<bool(Step&)>& damage,
         ++damaged;
         const auto message = VerifyBothPlaces(copy);
         EXPECT_TRUE(message) << what << " in rank " << r << ", lane " << l << ", step " << s << ": " << was << "\nof\n"
-                             << ToString(ranks[r]);
+                             << ToString(ranks[r], builders::NameOf(ranks[r].algorithm));
         EXPECT_NE(message.value_or("chunk").find("chunk"), std::string::npos) << *message;
       }
     }
@@ -373,7 +374,7 @@ TEST(Mutation, EveryDamageToEveryStepIsFound) {
       const auto ranks = BuildAll(algorithm, collective, kRanks, 2);
       damaged += DamageEverything(ranks);
       for (const NodeLayout& layout : kNodeLayouts) {
-        if (!Arranges(algorithm, collective)) continue;
+        if (!builders::RecordOf(algorithm).arranges(collective)) continue;
         const RankLayout where = layout.arrange(kRanks);
         damaged += DamageEverything(
             BuildEverywhere(algorithm, builders::ScheduleRequest{collective, 0, kRanks, 2, 1, &where}));

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "algorithms/builders/build.h"
+#include "algorithms/builders/records.h"
 
 namespace tutti::verifier {
 namespace {
@@ -191,8 +191,8 @@ bool HasOutput(const Schedule& schedule, int block, int rank) {
 
 std::string Spell(const Schedule& schedule, const Site& site) {
   return fmt::format("{} by {}, rank {} of {}, channel {}, lane {}, step {}, chunk {}", NameOf(schedule.collective),
-                     NameOf(schedule.algorithm), schedule.rank, schedule.nranks, site.channel, site.lane, site.step,
-                     site.chunk);
+                     builders::NameOf(schedule.algorithm), schedule.rank, schedule.nranks, site.channel, site.lane,
+                     site.step, site.chunk);
 }
 
 std::optional<std::string> CheckRules(std::span<const Schedule> ranks) {

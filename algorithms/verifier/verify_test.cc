@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "algorithms/builders/build.h"
+#include "algorithms/builders/records.h"
 #include "algorithms/schedule/one_lane.h"
 #include "algorithms/verifier/verify_testing.h"
 #include "testing/surroundings.h"
@@ -67,9 +68,13 @@ bool ClaimsReferences(const Schedule& schedule, bool in_place) {
 // "all_reduce_by_ring", "broadcast_by_two_level_on_nodes_of_four".
 std::string NameOfKind(const ::testing::TestParamInfo<Kind>& info) {
   const auto& [algorithm, collective, layout, posts] = info.param;
-  std::string name = std::string(NameOf(collective)) + "_by_" + std::string(NameOf(algorithm));
+  std::string name = std::string(NameOf(collective)) + "_by_" + std::string(builders::NameOf(algorithm));
   if (!posts) name += "_without_posts";
   return layout == nullptr ? name : name + "_on_" + layout->name;
+}
+
+bool PassesBlocksOn(const Kind& kind) {
+  return builders::Has(builders::RecordOf(kind.algorithm).passes_blocks_on, kind.collective);
 }
 
 bool PostsWhereItCan(tuttiAlgorithm_t algorithm) {
@@ -85,7 +90,8 @@ std::vector<Kind> EveryKind() {
       kinds.push_back(kind);
       if (PostsWhereItCan(kind.algorithm)) kinds.push_back({kind.algorithm, kind.collective, nullptr, false});
       for (const NodeLayout& layout : kNodeLayouts) {
-        if (Arranges(kind.algorithm, kind.collective)) kinds.push_back({kind.algorithm, kind.collective, &layout});
+        if (builders::RecordOf(kind.algorithm).arranges(kind.collective))
+          kinds.push_back({kind.algorithm, kind.collective, &layout});
       }
     }
   }
@@ -110,7 +116,7 @@ TEST_P(Verified, OnFewRanksInEveryWay) {
       const auto ranks = BuildAll(GetParam(), n, root, 2);
       for (const Pattern pattern :
            {kNothing, kOneUnit, kTwoChunks, kLastShorter, kMoreBlocksThanUnits, kUneven, kFirstOnly}) {
-        if (builders::PassesBlocksOn(GetParam().algorithm, GetParam().collective) && !IsUniform(pattern)) continue;
+        if (PassesBlocksOn(GetParam()) && !IsUniform(pattern)) continue;
         for (const bool in_place : {false, true}) {
           if (all_to_all && in_place && !IsUniform(pattern)) continue;
           for (const bool by_reference : {false, true}) {
@@ -124,8 +130,7 @@ TEST_P(Verified, OnFewRanksInEveryWay) {
                                     .by_reference = by_reference,
                                     .operations = kOperations};
               ASSERT_EQ(Verify(ranks, options), std::nullopt) << n << " ranks, root " << root;
-              if (!all_to_all || in_place || builders::PassesBlocksOn(GetParam().algorithm, GetParam().collective))
-                continue;
+              if (!all_to_all || in_place || PassesBlocksOn(GetParam())) continue;
               options.pairwise = true;
               ASSERT_EQ(Verify(ranks, options), std::nullopt) << n << " ranks, pairwise";
             }
@@ -147,7 +152,7 @@ TEST_P(Verified, InOneLane) {
         for (auto& channel : rank.channels) channel = {{InOneLane(channel)}};
       }
       for (const Pattern pattern : {kNothing, kOneUnit, kMoreBlocksThanUnits}) {
-        if (builders::PassesBlocksOn(GetParam().algorithm, GetParam().collective) && !IsUniform(pattern)) continue;
+        if (PassesBlocksOn(GetParam()) && !IsUniform(pattern)) continue;
         for (const bool in_place : {false, true}) {
           if (all_to_all && in_place && !IsUniform(pattern)) continue;
           const auto [slots, posts] = kDepths[(n + in_place) % kDepths.size()];
@@ -158,8 +163,7 @@ TEST_P(Verified, InOneLane) {
                                 .in_place = in_place,
                                 .operations = n <= kFewRanks ? kOperations : 1};
           ASSERT_EQ(Verify(ranks, options), std::nullopt) << n << " ranks, root " << root;
-          if (!all_to_all || in_place || builders::PassesBlocksOn(GetParam().algorithm, GetParam().collective))
-            continue;
+          if (!all_to_all || in_place || PassesBlocksOn(GetParam())) continue;
           options.pairwise = true;
           ASSERT_EQ(Verify(ranks, options), std::nullopt) << n << " ranks, pairwise";
         }
@@ -179,8 +183,7 @@ TEST_P(Verified, OnAllNumbersOfRanks) {
     const auto roots = Roots(n);
     const auto ranks = BuildAll(GetParam(), n, roots[n % roots.size()], 1);
     for (const bool in_place : {false, true}) {
-      const bool uniform = GetParam().collective == Collective::all_to_all &&
-                           (in_place || builders::PassesBlocksOn(GetParam().algorithm, GetParam().collective));
+      const bool uniform = GetParam().collective == Collective::all_to_all && (in_place || PassesBlocksOn(GetParam()));
       const auto [slots, posts] = kDepths[(n + in_place) % kDepths.size()];
       const VerifyOptions options{.lengths = {Lengths(ranks.front(), uniform ? kTwoChunks : kLastShorter)},
                                   .chunk = kChunk,
@@ -210,8 +213,8 @@ TEST_P(Verified, ClaimsReferencesExactlyWhereTheyAreSafe) {
 
 TEST_P(Verified, IsDeterministicWhereOneStepReducesInRankOrder) {
   const auto [algorithm, collective, layout, posts] = GetParam();
-  const bool one_step = algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot ||
-                        algorithm == tuttiAlgorithmPeerMemory || builders::IsBaseline(algorithm);
+  const auto& record = builders::RecordOf(algorithm);
+  const bool one_step = record.rounding == builders::Rounding::in_rank_order || record.baseline;
   for (const int n : {4, 7, 16}) {
     EXPECT_EQ(IsDeterministic(BuildAll(GetParam(), n, n / 2, 2)), one_step || !IsReducing(collective)) << n;
   }
@@ -226,7 +229,7 @@ TEST(Verify, SumsInSeveralStepsWhereOneIsNotEnough) {
        {Kind{tuttiAlgorithmTwoLevel, all_reduce}, Kind{tuttiAlgorithmTwoLevelTree, reduce},
         Kind{tuttiAlgorithmParameterServer, all_reduce}, Kind{tuttiAlgorithmAllToAllBroadcast, all_reduce}}) {
     const auto ranks = BuildAll(kind, kManyRanks, 1, 1);
-    EXPECT_EQ(Verify(ranks, {.in_place = true, .operations = 2}), std::nullopt) << NameOf(kind.algorithm);
+    EXPECT_EQ(Verify(ranks, {.in_place = true, .operations = 2}), std::nullopt) << builders::NameOf(kind.algorithm);
   }
 }
 

@@ -70,11 +70,4 @@ inline const std::array kNodeLayouts = {
                }},
 };
 
-// Whether the algorithm's form of the collective uses rank layouts.
-inline bool Arranges(tuttiAlgorithm_t algorithm, Collective collective) {
-  return algorithm == tuttiAlgorithmRing || algorithm == tuttiAlgorithmTwoLevel ||
-         algorithm == tuttiAlgorithmTwoLevelTree ||
-         (algorithm == tuttiAlgorithmNvls && collective == Collective::all_reduce);
-}
-
 }  // namespace tutti::verifier

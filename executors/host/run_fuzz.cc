@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "algorithms/builders/build.h"
+#include "algorithms/builders/records.h"
 #include "base/numbers/datatype.h"
 #include "executors/host/run_testing.h"
 
@@ -102,7 +103,7 @@ void Fuzz(std::span<const std::byte> input) {
   request.posts = choices.Below(4) != 0;
   const auto algorithm = kAlgorithms[choices.Below(std::size(kAlgorithms))];
   const auto type = kTypes[choices.Below(std::size(kTypes))];
-  if (builders::FabricChannels(algorithm, request.posts) * request.channels > kChannels) return;
+  if (builders::RecordOf(algorithm).ChannelsOfFabric(request.posts) * request.channels > kChannels) return;
   const auto schedule = builders::Build(algorithm, request);
   if (!schedule) return;
 

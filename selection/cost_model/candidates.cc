@@ -35,19 +35,13 @@ constexpr std::size_t kMostChunks = 256;
 // The most pieces in which a short-message protocol carries a longer message; beyond that, bulk is better everywhere.
 constexpr std::size_t kMaxShortChunks = 8;
 
-bool IsTwoLevel(tuttiAlgorithm_t algorithm) {
-  return algorithm == tuttiAlgorithmTwoLevel || algorithm == tuttiAlgorithmTwoLevelTree;
-}
-
-// The verifier proves that these compute one fixed expression, rounded once (verify.h, IsDeterministic).
-bool IsDeterministic(tuttiAlgorithm_t algorithm) {
-  return algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot ||
-         algorithm == tuttiAlgorithmPeerMemory;
-}
-
-// A switch adds in an order of its own, but rounds its sum once.
-bool RoundsOnce(tuttiAlgorithm_t algorithm, const TuningContext& tuning) {
-  return IsDeterministic(algorithm) || (algorithm == tuttiAlgorithmNvls && tuning.where.nodes() <= 1);
+bool RoundsOnce(const builders::Record& record, const TuningContext& tuning) {
+  switch (record.rounding) {
+    case builders::Rounding::in_rank_order: return true;
+    case builders::Rounding::once_in_a_node: return tuning.where.nodes() <= 1;
+    case builders::Rounding::on_the_way: break;
+  }
+  return false;
 }
 
 // Channel counts to try for an algorithm that takes `unit` of the fabric's for each; one unit carries `block_bytes`.
@@ -75,7 +69,7 @@ std::vector<int> ChannelCounts(const TuningContext& tuning, int unit, int lanes,
 // The protocol that the user forces, where GPUs can carry such a call by it. Block lengths that only pairs of ranks know
 // need bulk slots, and so does a switch: it adds whatever is in a slot, so no flags may be among the data.
 std::optional<ring::Protocol> ForcedOnGpus(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {
-  if (kind.pairwise || algorithm == tuttiAlgorithmNvls) return ring::Protocol::bulk;
+  if (kind.pairwise || builders::RecordOf(algorithm).needs.a_switch) return ring::Protocol::bulk;
   const auto& forced = tuning.forced.protocol;
   if (forced == ring::Protocol::line && !tuning.gpu_slots.lines) return ring::Protocol::bulk;
   if (forced == ring::Protocol::inlined && !tuning.gpu_slots.inlines) return ring::Protocol::bulk;
@@ -196,31 +190,30 @@ schedule::Collective ParseCollective(std::string_view word) {
 }
 
 std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {
-  if (algorithm == tuttiAlgorithmPeerMemory && !tuning.one_launch) {
-    return "does not support ranks that share no process and GPU";
-  }
-  if (algorithm == tuttiAlgorithmNvls) {
+  const auto& record = builders::RecordOf(algorithm);
+  if (record.needs.one_launch && !tuning.one_launch) return "does not support ranks that share no process and GPU";
+  if (record.needs.a_switch) {
     if (!tuning.in_switch) return "does not support ranks without a switch that adds between their GPUs (NVLink SHARP)";
-    if (tuning.where.nodes() > 1 && kind.collective != schedule::Collective::all_reduce) {
+    if (tuning.where.nodes() > 1 && !builders::Has(record.across_switches, kind.collective)) {
       return "does not support ranks at several switches";
     }
   }
-  const bool lane_for_each_rank =
-      algorithm == tuttiAlgorithmPeerMemory && kind.collective == schedule::Collective::all_to_all;
+  const bool lane_for_each_rank = builders::Has(record.lane_for_each_rank, kind.collective);
   if (lane_for_each_rank && tuning.most_lanes != 0 && tuning.nranks > tuning.most_lanes) {
     return "has a thread block for every pair of ranks, and the GPU has not so many";
   }
-  if (algorithm == tuttiAlgorithmProgram) {
+  if (record.from_file()) {
     const auto* program = tuning.programs[static_cast<std::size_t>(kind.collective)];
     if (program == nullptr) return "does not support it: TUTTI_PROGRAM names no program for it";
     return kind.pairwise ? "does not support block lengths that only pairs of ranks know" : "";
   }
   if (!builders::Supports(algorithm, kind.collective, tuning.nranks))
     return "does not support it on this number of ranks";
-  if (kind.pairwise && builders::PassesBlocksOn(algorithm, kind.collective))
+  if (kind.pairwise && builders::Has(record.passes_blocks_on, kind.collective))
     return "forwards blocks whose lengths only other ranks know";
-  if (!tuning.one_host && builders::NeedsPosts(algorithm)) return "needs all ranks on one host";
-  if (schedule::IsReducing(kind.collective) && tuning.deterministic && !IsDeterministic(algorithm)) {
+  if (!tuning.one_host && record.needs.posts) return "needs all ranks on one host";
+  if (schedule::IsReducing(kind.collective) && tuning.deterministic &&
+      record.rounding != builders::Rounding::in_rank_order) {
     return "is not deterministic: it sums in another order and rounds more than once";
   }
   return "";
@@ -232,41 +225,38 @@ bool Allows(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& t
   return (tuning.forced.allowed[static_cast<std::size_t>(kind.collective)] & SetOf(algorithm)) != 0;
 }
 
+// Whether an algorithm that the user leaves to choose among sums so that nothing is rounded on its way.
+bool SomeRoundsOnce(const Kind& kind, const TuningContext& tuning) {
+  return std::ranges::any_of(builders::kAllAlgorithms, [&](tuttiAlgorithm_t algorithm) {
+    const auto& record = builders::RecordOf(algorithm);
+    return record.rounding == builders::Rounding::in_rank_order && Allows(algorithm, kind, tuning) &&
+           WhyImpossible(algorithm, kind, tuning).empty();
+  });
+}
+
 // WhyNot, but for the algorithms that the user leaves to choose among.
 std::string WhyNotByItself(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {
   if (auto why = WhyImpossible(algorithm, kind, tuning); !why.empty()) return why;
   const auto forced = tuning.forced.algorithm[static_cast<std::size_t>(kind.collective)];
   if (forced && WhyImpossible(*forced, kind, tuning).empty()) {
-    return *forced == algorithm ? "" : fmt::format("{} is forced", schedule::NameOf(*forced));
+    return *forced == algorithm ? "" : fmt::format("{} is forced", builders::NameOf(*forced));
   }
-  if (builders::IsBaseline(algorithm)) return "is a baseline, used only if forced";
-  if (IsTwoLevel(algorithm) && tuning.where.nodes() <= 1) return "needs several nodes; there is one";
-  // Two-shot has the same form as direct. Only if the user leaves out both, sums are rounded on their way.
-  const bool rounds_once =
-      (Allows(tuttiAlgorithmDirect, kind, tuning) || Allows(tuttiAlgorithmTwoShot, kind, tuning)) &&
-      WhyImpossible(tuttiAlgorithmDirect, kind, tuning).empty();
-  if (schedule::IsReducing(kind.collective) && kind.low_precision && !RoundsOnce(algorithm, tuning) && rounds_once) {
+  const auto& record = builders::RecordOf(algorithm);
+  if (record.baseline) return "is a baseline, used only if forced";
+  if (record.needs.nodes && tuning.where.nodes() <= 1) return "needs several nodes; there is one";
+  if (schedule::IsReducing(kind.collective) && kind.low_precision && !RoundsOnce(record, tuning) &&
+      SomeRoundsOnce(kind, tuning)) {
     return "rounds partial sums to a low-precision type";
   }
-  // Pricing them would take longer than it could ever save.
-  constexpr int kMaxFullExchange = 64;
-  if (algorithm == tuttiAlgorithmRecursive && tuning.nranks > kMaxFullExchange &&
-      (tuning.nranks & (tuning.nranks - 1)) != 0) {
-    return "is considered above 64 ranks only if their number is a power of two";
-  }
-  if (algorithm == tuttiAlgorithmBruck && kind.collective == schedule::Collective::all_to_all &&
-      tuning.nranks > kMaxFullExchange) {
-    return "is considered up to 64 ranks only: it moves n/2 log n blocks, one slot each";
-  }
-  return "";
+  return record.too_long_to_price == nullptr ? ""
+                                             : std::string(record.too_long_to_price(kind.collective, tuning.nranks));
 }
 
 }  // namespace
 
 std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {
   if (auto why = WhyNotByItself(algorithm, kind, tuning); !why.empty() || Allows(algorithm, kind, tuning)) return why;
-  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
-    const auto other = static_cast<tuttiAlgorithm_t>(i);
+  for (const auto other : builders::kAllAlgorithms) {
     if (Allows(other, kind, tuning) && WhyNotByItself(other, kind, tuning).empty()) return "is left out by TUTTI_ALGO";
   }
   return "";
@@ -327,7 +317,7 @@ schedule::ProtocolConfig Fitting(schedule::ProtocolConfig config, std::size_t bl
 
 std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning,
                                   std::size_t block_bytes, const UnitOnGpu& on_gpu) {
-  const int unit = builders::FabricChannels(algorithm, tuning.one_host);
+  const int unit = builders::RecordOf(algorithm).ChannelsOfFabric(tuning.one_host);
   const std::size_t unit_bytes = (block_bytes + unit - 1) / unit;
   std::vector<Candidate> ways;
   for (const int channels : ChannelCounts(tuning, unit, on_gpu.lanes, unit_bytes)) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "algorithms/builders/build.h"
+#include "algorithms/builders/records.h"
 #include "algorithms/schedule/protocol_config.h"
 
 namespace tutti::cost_model {
@@ -74,7 +75,7 @@ inline constexpr int kMostGpuChannels = 32;
 // Where all ranks are on one GPU, its memory is the bound, not a link. Computed, not measured: at 0.7 us a load and 32
 // KiB in flight per block, about a hundred blocks fill an H200's 4.8 TB/s.
 inline constexpr int kMostChannelsOfOneGpu = 96;
-// A communicator's fabric has at least so many, because two-level trees take four (FabricChannels).
+// A communicator's fabric has at least so many, because two-level trees take four (records.h).
 inline constexpr int kFewestChannels = 4;
 
 // The slots of GPUs, where they are known: which protocols there are, and the data bytes of each; 0: any.
@@ -107,7 +108,7 @@ struct TuningContext {
   GpuSlots gpu_slots = {};
   bool deterministic = false;
   Forced forced = {};
-  // All ranks' schedules of the programs (program.h) that tuttiAlgorithmProgram stands for; null: there is none.
+  // All ranks' schedules of the programs (program.h) that builders::kFromFiles stands for; null: there is none.
   std::array<const std::vector<schedule::Schedule>*, schedule::kScheduledCollectives> programs = {};
 
   // The most that share a last-level cache.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "algorithms/builders/records.h"
 #include "algorithms/schedule/binding.h"
 
 namespace tutti::cost_model {
@@ -56,7 +57,7 @@ CostModel::CostModel(const Machine& machine, const RepresentativeRanks& represen
           std::max(latency_within_node_, way.latency[static_cast<std::size_t>(ring::Protocol::bulk)]);
   }
   const auto& rings = machine.rank_layout().rings;
-  if (rings.empty() || !builders::FollowsRings(representatives.members().front().algorithm)) return;
+  if (rings.empty() || !builders::RecordOf(representatives.members().front().algorithm).follows_rings) return;
   place_in_ring_.resize(rings.front().size());
   for (std::size_t i = 0; i < rings.front().size(); ++i) place_in_ring_[rings.front()[i]] = static_cast<int>(i);
 }

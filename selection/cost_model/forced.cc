@@ -13,18 +13,16 @@ namespace {
 
 std::string NamesOf(schedule::Collective collective, int nranks) {
   std::vector<std::string_view> names;
-  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
-    const auto algorithm = static_cast<tuttiAlgorithm_t>(i);
-    if (builders::Supports(algorithm, collective, nranks)) names.push_back(schedule::NameOf(algorithm));
+  for (const auto algorithm : builders::kAllAlgorithms) {
+    if (builders::Supports(algorithm, collective, nranks)) names.push_back(builders::NameOf(algorithm));
   }
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
 tuttiAlgorithm_t ParseAlgorithm(std::string_view word) {
-  if (const auto algorithm = schedule::AlgorithmFromName(word)) return *algorithm;
+  if (const auto algorithm = builders::AlgorithmFromName(word)) return *algorithm;
   std::vector<std::string_view> names;
-  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i)
-    names.push_back(schedule::NameOf(static_cast<tuttiAlgorithm_t>(i)));
+  for (const auto algorithm : builders::kAllAlgorithms) names.push_back(builders::NameOf(algorithm));
   Throw(tuttiInvalidArgument, "algorithm {} is unknown; known are {}", Quoted(word), fmt::join(names, ", "));
 }
 
@@ -65,7 +63,7 @@ void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced) 
     const auto collective = ParseCollective(word.substr(0, colon));
     if (restriction.algorithm && !builders::Supports(*restriction.algorithm, collective, nranks)) {
       Throw(tuttiInvalidArgument, "TUTTI_ALGO={}: {} does not support {} on {} ranks; available are {}", Quoted(text),
-            schedule::NameOf(*restriction.algorithm), schedule::NameOf(collective), nranks,
+            builders::NameOf(*restriction.algorithm), schedule::NameOf(collective), nranks,
             NamesOf(collective, nranks));
     }
     pairs[static_cast<std::size_t>(collective)] = restriction;

@@ -51,7 +51,7 @@ std::optional<RepresentativeRanks> RepresentativeRanks::Of(tuttiAlgorithm_t algo
                                                            const builders::ScheduleRequest& request) {
   RepresentativeRanks representatives;
   representatives.nranks_ = request.nranks;
-  representatives.symmetry_ = builders::SymmetryOf(algorithm, request.collective);
+  representatives.symmetry_ = builders::RecordOf(algorithm).SymmetryIn(request.collective);
   const int count = MembersOf(representatives.symmetry_, request);
   for (int rank = 0; rank < count; ++rank) {
     builders::ScheduleRequest asked = request;

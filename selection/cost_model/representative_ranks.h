@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "algorithms/builders/build.h"
+#include "algorithms/builders/records.h"
 
 namespace tutti::cost_model {
 

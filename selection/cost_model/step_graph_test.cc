@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "algorithms/builders/records.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/cost_model/test_machines.h"
 
@@ -39,7 +40,7 @@ TEST(StepGraph, OrdersEveryStepBehindWhatItWaitsFor) {
             RepresentativeRanks::Of(algorithm, {collective, 0, nranks, 0, 1, &machine.rank_layout()});
         if (!representatives) continue;
         const StepGraph graph(machine, *representatives);
-        SCOPED_TRACE(std::string(schedule::NameOf(algorithm)) + " " + std::string(schedule::NameOf(collective)) +
+        SCOPED_TRACE(std::string(builders::NameOf(algorithm)) + " " + std::string(schedule::NameOf(collective)) +
                      " on " + std::to_string(nranks) + " ranks, " + std::to_string(nodes) + " nodes");
         ASSERT_EQ(static_cast<int>(graph.nodes.size()) - 1, StepsOf(*representatives));
         int slots = 0;

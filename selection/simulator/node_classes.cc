@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/builders/records.h"
 #include "algorithms/builders/trees.h"
 
 namespace tutti::simulator {
@@ -107,18 +108,17 @@ bool PowersOfTwo(const schedule::RankLayout& rank_layout) {
 std::optional<NodeClasses> FindNodeClasses(tuttiAlgorithm_t algorithm, schedule::Collective collective,
                                            const schedule::RankLayout& rank_layout) {
   if (!Even(rank_layout)) return std::nullopt;
-  if (collective == schedule::Collective::all_reduce && algorithm == tuttiAlgorithmDoubleBinaryTree) {
-    return ClassesOfTree(rank_layout.ranks_on, rank_layout.nranks());
+  if (rank_layout.nodes() == 1) return OneForAll(1);
+  const auto& record = builders::RecordOf(algorithm);
+  if (builders::Has(record.nodes_differ, collective)) return std::nullopt;
+  if (collective == schedule::Collective::all_reduce) {
+    switch (record.trees) {
+      case builders::Trees::of_ranks: return ClassesOfTree(rank_layout.ranks_on, rank_layout.nranks());
+      case builders::Trees::of_nodes: return ClassesOfTree(Themselves(rank_layout.nodes()), rank_layout.nodes());
+      case builders::Trees::none: break;
+    }
   }
-  if (algorithm == tuttiAlgorithmNvls && rank_layout.nodes() == 1) return OneForAll(1);
-  const bool tree_of_nodes = algorithm == tuttiAlgorithmTwoLevelTree || algorithm == tuttiAlgorithmNvls;
-  if (collective == schedule::Collective::all_reduce && tree_of_nodes) {
-    return ClassesOfTree(Themselves(rank_layout.nodes()), rank_layout.nodes());
-  }
-  // Nodes exchange in turns, each with another partner: no node does the same as its neighbour. (The representative
-  // ranks still treats it as a rotation, which is good enough for a price.)
-  if (collective == schedule::Collective::all_to_all && algorithm == tuttiAlgorithmTwoLevel) return std::nullopt;
-  switch (builders::SymmetryOf(algorithm, collective)) {
+  switch (record.SymmetryIn(collective)) {
     case builders::Symmetry::rotation: return OneForAll(rank_layout.nodes());
     case builders::Symmetry::exchange:
       if (PowersOfTwo(rank_layout)) return OneForAll(rank_layout.nodes());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "algorithms/builders/records.h"
 #include "selection/cost_model/test_machines.h"
 #include "selection/simulator/simulate.h"
 #include "testing/surroundings.h"
@@ -37,7 +38,7 @@ double Ratio(tuttiAlgorithm_t algorithm, const Case& machine_of, std::size_t byt
 TEST_P(StandIns, RingsAreTheFullOnes) {
   for (const auto algorithm : {tuttiAlgorithmRing, tuttiAlgorithmTwoLevel}) {
     for (const std::size_t chunk : {std::size_t{1} << 10, std::size_t{1} << 20}) {
-      EXPECT_NEAR(Ratio(algorithm, GetParam(), 6400, chunk), 1, 1e-6) << schedule::NameOf(algorithm);
+      EXPECT_NEAR(Ratio(algorithm, GetParam(), 6400, chunk), 1, 1e-6) << builders::NameOf(algorithm);
     }
   }
 }
@@ -48,15 +49,14 @@ TEST_P(StandIns, WhatIsSymmetricIsTheFullOne) {
   int tried = 0;
   for (const auto collective : {schedule::Collective::all_reduce, schedule::Collective::reduce_scatter,
                                 schedule::Collective::all_gather, schedule::Collective::all_to_all}) {
-    for (int a = tuttiAlgorithmNone + 1; a < tuttiNumAlgorithms; ++a) {
-      const auto algorithm = static_cast<tuttiAlgorithm_t>(a);
-      if (builders::SymmetryOf(algorithm, collective) == builders::Symmetry::none ||
+    for (const auto algorithm : builders::kAllAlgorithms) {
+      if (builders::RecordOf(algorithm).SymmetryIn(collective) == builders::Symmetry::none ||
           !builders::Supports(algorithm, collective, nranks))
         continue;
       if (nranks > 64 || !FindNodeClasses(algorithm, collective, schedule::ArrangeEvenly(nranks, GetParam().nodes)))
         continue;
       for (const std::size_t chunk : {std::size_t{1} << 10, std::size_t{1} << 20}) {
-        SCOPED_TRACE(fmt::format("{} {}, chunk {}", schedule::NameOf(algorithm), schedule::NameOf(collective), chunk));
+        SCOPED_TRACE(fmt::format("{} {}, chunk {}", builders::NameOf(algorithm), schedule::NameOf(collective), chunk));
         EXPECT_NEAR(Ratio(algorithm, GetParam(), 6400, chunk, collective), 1, 1e-3);
       }
       ++tried;
@@ -68,8 +68,8 @@ TEST_P(StandIns, WhatIsSymmetricIsTheFullOne) {
 // "A few per cent": where the trees are ragged.
 TEST_P(StandIns, TreesAreNearTheFullOnes) {
   for (const auto algorithm : {tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmTwoLevelTree, tuttiAlgorithmNvls}) {
-    EXPECT_NEAR(Ratio(algorithm, GetParam(), 64, std::size_t{1} << 20), 1, 0.03) << schedule::NameOf(algorithm);
-    EXPECT_NEAR(Ratio(algorithm, GetParam(), 64'000, 32'000), 1, 0.05) << schedule::NameOf(algorithm);
+    EXPECT_NEAR(Ratio(algorithm, GetParam(), 64, std::size_t{1} << 20), 1, 0.03) << builders::NameOf(algorithm);
+    EXPECT_NEAR(Ratio(algorithm, GetParam(), 64'000, 32'000), 1, 0.05) << builders::NameOf(algorithm);
   }
 }
 

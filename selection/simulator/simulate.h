@@ -67,13 +67,13 @@ SimulationResult Simulate(const SimulationInput& input);
 // A collective of `bytes` (as in UniformExtents) by an algorithm.
 struct SimulatedCall {
   schedule::Collective collective = schedule::Collective::all_reduce;
-  tuttiAlgorithm_t algorithm = tuttiAlgorithmRing;
+  tuttiAlgorithm_t algorithm = tuttiAlgorithmNone;
   std::size_t bytes = 0;
   int channels = 1;
   schedule::ProtocolConfig config = {};
   int root = 0;
   int depth = 0;
-  const std::vector<schedule::Schedule>* program = nullptr;  // tuttiAlgorithmProgram: all ranks' schedules
+  const std::vector<schedule::Schedule>* program = nullptr;  // builders::kFromFiles: all ranks' schedules
 };
 // The rank's schedule in the call. REQUIRES: a program, or Supports(algorithm, collective, machine.nranks()).
 schedule::Schedule ScheduleOf(const cost_model::Machine& machine, const SimulatedCall& call, int rank);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "algorithms/builders/build.h"
+#include "algorithms/builders/records.h"
 #include "algorithms/builders/steps.h"
 #include "base/error.h"
 #include "selection/cost_model/machine_constants.h"
@@ -78,7 +79,7 @@ TEST(Simulate, RanksOfOneGpuShareItsMemory) {
       const double bytes = static_cast<double>(kBytes) * nranks * (nranks + (peer_memory ? 1 : nranks));
       const double share = peer_memory ? cost_model::kGpuMemoryInTurn : cost_model::kGpuMemoryApart;
       EXPECT_NEAR(result.duration_us / (bytes / (share * kGBps * 1e3)), 1, 0.1)
-          << schedule::NameOf(algorithm) << nranks;
+          << builders::NameOf(algorithm) << nranks;
     }
   }
 }
@@ -343,7 +344,7 @@ TEST_P(Kinds, EndOnSharedCores) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Kinds, ::testing::ValuesIn(EveryKind()), [](const auto& info) {
-  return fmt::format("{}_by_{}", schedule::NameOf(info.param.collective), schedule::NameOf(info.param.algorithm));
+  return fmt::format("{}_by_{}", schedule::NameOf(info.param.collective), builders::NameOf(info.param.algorithm));
 });
 
 }  // namespace

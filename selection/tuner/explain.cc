@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "algorithms/builders/records.h"
+
 namespace tutti::tuner {
 
 std::string ToString(const cost_model::Candidate& candidate) {
-  return fmt::format("{}, {} channel{}, chunk {} B, {}", schedule::NameOf(candidate.algorithm), candidate.channels,
+  return fmt::format("{}, {} channel{}, chunk {} B, {}", builders::NameOf(candidate.algorithm), candidate.channels,
                      candidate.channels == 1 ? "" : "s", candidate.config.chunk_bytes,
                      schedule::DescribeSlots(candidate.config));
 }
@@ -28,7 +30,7 @@ std::string Explain(Tuner& tuner, const cost_model::Kind& kind, std::size_t byte
   }
   for (const auto& each : all) {
     if (!each.why_not.empty()) {
-      text += fmt::format("  {:>12}     {}: {}\n", "-", schedule::NameOf(each.algorithm), each.why_not);
+      text += fmt::format("  {:>12}     {}: {}\n", "-", builders::NameOf(each.algorithm), each.why_not);
     } else if (each.candidate != chosen) {
       const double times = each.us / chosen_us;
       const auto verdict = times >= 1.005  ? fmt::format("{:.2f} x as long", times)

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "algorithms/builders/records.h"
 #include "base/error.h"
 #include "base/files/json.h"
 #include "base/plain_text.h"
@@ -50,7 +51,7 @@ TableEntry ReadEntry(const JsonValue& object, const cost_model::Kind& kind, cons
   TableEntry entry;
   entry.from_bytes = object.Whole(kFrom, 0, std::numeric_limits<std::size_t>::max());
   const auto word = object.Text(kAlgorithm);
-  const auto algorithm = schedule::AlgorithmFromName(word);
+  const auto algorithm = builders::AlgorithmFromName(word);
   if (!algorithm) object.Refuse("algorithm {} is unknown", Quoted(word));
   if (const auto why = cost_model::WhyNot(*algorithm, kind, tuning); !why.empty()) {
     object.Refuse("{} cannot be used for {}: it {}", word, cost_model::ToString(kind), why);
@@ -108,7 +109,7 @@ std::string SelectionTable::ToJson(const cost_model::TuningContext& tuning) cons
     for (const auto& [from, candidate, us] : Row(kind)) {
       nlohmann::ordered_json entry;
       entry[kFrom] = from;
-      entry[kAlgorithm] = schedule::NameOf(candidate.algorithm);
+      entry[kAlgorithm] = builders::NameOf(candidate.algorithm);
       entry[kChannels] = candidate.channels;
       entry[kProtocol] = ring::NameOf(candidate.config.protocol);
       entry[kChunk] = candidate.config.chunk_bytes;

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "algorithms/builders/records.h"
 #include "base/threads/quiet_thread.h"
 
 namespace tutti::tuner {
@@ -29,18 +30,18 @@ constexpr int kMostChanges = 8;
 // The size at which a pairwise exchange is priced: its lengths are unknown, and the plan must not depend on them.
 constexpr std::size_t kPairwiseBytes = 64 * 1024;
 
-// Pieces of peer memory do not wait for each other. Among its plans that differ by less, one with many channels is taken while a channel
-// moves more than so much: on an H100, 264 thread blocks reach 94 % of the copy's bandwidth, 96 reach 92 and 48 reach 77
-// (docs/gpu.md, 1 GiB), where the model takes 96 for enough.
-constexpr double kAlikeInPeerMemory = 1.01;
+// Pieces of one launch do not wait for each other. Among its plans that differ by less, one with many channels is taken
+// while a channel moves more than so much: on an H100, 264 thread blocks reach 94 % of the copy's bandwidth, 96 reach 92
+// and 48 reach 77 (docs/gpu.md, 1 GiB), where the model takes 96 for enough.
+constexpr double kAlikeInOneLaunch = 1.01;
 constexpr std::size_t kLittleOfAChannel = std::size_t{64} << 10;
 double AlikeOf(tuttiAlgorithm_t algorithm) {
-  return algorithm == tuttiAlgorithmPeerMemory ? kAlikeInPeerMemory : kAlike;
+  return builders::RecordOf(algorithm).needs.one_launch ? kAlikeInOneLaunch : kAlike;
 }
 
-// Number of chunks of all channels, for blocks of `block` bytes. For peer memory, of a channel.
+// Number of chunks of all channels, for blocks of `block` bytes. In one launch, of a channel.
 std::size_t Pieces(const cost_model::Candidate& way, const cost_model::CostModel& cost_model, std::size_t block) {
-  if (way.algorithm == tuttiAlgorithmPeerMemory)
+  if (builders::RecordOf(way.algorithm).needs.one_launch)
     return block / static_cast<std::size_t>(way.channels) / kLittleOfAChannel;
   const auto channels = static_cast<std::size_t>(way.channels * cost_model.unit_channels());
   const std::size_t share = (block + channels - 1) / channels;
@@ -54,7 +55,7 @@ const cost_model::CostModel& Tuner::CostModelOf(tuttiAlgorithm_t algorithm, sche
   if (model == nullptr) {
     const auto* program = tuning_.programs[static_cast<std::size_t>(collective)];
     model = std::make_unique<cost_model::CostModel>(
-        machine_, algorithm == tuttiAlgorithmProgram
+        machine_, builders::RecordOf(algorithm).from_file()
                       ? cost_model::RepresentativeRanks::Of(*program)
                       : *cost_model::RepresentativeRanks::Of(algorithm, tuning_.Ask(collective)));
   }
@@ -108,8 +109,7 @@ Estimate Tuner::Best(tuttiAlgorithm_t algorithm, const cost_model::Kind& kind, s
 
 std::vector<Estimate> Tuner::Compare(const cost_model::Kind& kind, std::size_t bytes) {
   std::vector<Estimate> all;
-  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
-    const auto algorithm = static_cast<tuttiAlgorithm_t>(i);
+  for (const auto algorithm : builders::kAllAlgorithms) {
     const auto why_not = cost_model::WhyNot(algorithm, kind, tuning_);
     all.push_back(why_not.empty() ? Best(algorithm, kind, bytes) : Estimate{algorithm, why_not});
   }
@@ -121,8 +121,7 @@ std::vector<Estimate> Tuner::Compare(const cost_model::Kind& kind, std::size_t b
 
 std::vector<Estimate> Tuner::Offers(const cost_model::Kind& kind, std::size_t bytes) {
   std::vector<Estimate> offers;
-  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
-    const auto algorithm = static_cast<tuttiAlgorithm_t>(i);
+  for (const auto algorithm : builders::kAllAlgorithms) {
     if (!cost_model::WhyNot(algorithm, kind, tuning_).empty()) continue;
     const cost_model::CostModel& cost_model = CostModelOf(algorithm, kind.collective);
     const std::size_t block = cost_model::BlockBytes(cost_model.pieces(), bytes);

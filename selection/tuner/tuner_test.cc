@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "algorithms/builders/records.h"
 #include "algorithms/msccl/program.h"
 #include "base/error.h"
 #include "selection/cost_model/host_machine.h"
@@ -58,7 +59,7 @@ TEST(Select, AlwaysAnswersWithSomethingThatWorks) {
     for (const int forced : {0, 1, 2, 3, 4, 5, 6, 7, 8}) {
       cost_model::TuningContext tuning = On(nranks);
       if (forced != 0)
-        cost_model::ParseForcedAlgorithms(std::string(schedule::NameOf(static_cast<tuttiAlgorithm_t>(forced))), nranks,
+        cost_model::ParseForcedAlgorithms(std::string(builders::NameOf(static_cast<tuttiAlgorithm_t>(forced))), nranks,
                                           tuning.forced);
       const auto table = TableFor(tuning);
       for (const auto& kind : cost_model::AllKinds()) {
@@ -78,7 +79,9 @@ TEST(Select, AlwaysAnswersWithSomethingThatWorks) {
           ASSERT_TRUE(config.chunk_bytes % ring::kCacheLine == 0 || block <= channels * config.chunk_bytes) << bytes;
           if (forced != 0 && builders::Supports(static_cast<tuttiAlgorithm_t>(forced), kind.collective, nranks)) {
             const bool passed_over =
-                kind.pairwise && builders::PassesBlocksOn(static_cast<tuttiAlgorithm_t>(forced), kind.collective);
+                kind.pairwise &&
+                builders::Has(builders::RecordOf(static_cast<tuttiAlgorithm_t>(forced)).passes_blocks_on,
+                              kind.collective);
             EXPECT_EQ(candidate.algorithm == forced, !passed_over) << cost_model::ToString(kind) << ' ' << nranks;
           }
         }
@@ -403,7 +406,7 @@ TEST(Explain, NamesEveryAlgorithm) {
   const auto chosen = tuner.Compare({schedule::Collective::all_reduce}, 1 << 20).front().candidate;
   const auto text = Explain(tuner, {schedule::Collective::all_reduce}, 1 << 20, chosen);
   for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
-    EXPECT_NE(text.find(schedule::NameOf(static_cast<tuttiAlgorithm_t>(i))), std::string::npos) << text;
+    EXPECT_NE(text.find(builders::NameOf(static_cast<tuttiAlgorithm_t>(i))), std::string::npos) << text;
   }
   EXPECT_NE(text.find("chosen\n"), std::string::npos) << text;
   EXPECT_NE(text.find("bruck: does not support it on this number of ranks"), std::string::npos) << text;

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "algorithms/builders/build.h"
+#include "algorithms/builders/records.h"
 #include "base/numbers/datatype.h"
 #include "src/diagnostics/patience.h"
 #include "src/launch/handle.h"
@@ -239,7 +239,7 @@ tuttiResult_t tuttiCommDump(tuttiComm_t comm, const char* path) {
   });
 }
 
-const char* tuttiAlgorithmName(tuttiAlgorithm_t algorithm) { return schedule::NameOf(algorithm).data(); }
+const char* tuttiAlgorithmName(tuttiAlgorithm_t algorithm) { return builders::NameOf(algorithm).data(); }
 
 tuttiResult_t tuttiCommGetLastAlgorithm(tuttiComm_t comm, tuttiAlgorithm_t* algorithm) {
   return launch::Guard(comm, [&] {

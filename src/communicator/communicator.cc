@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "algorithms/builders/records.h"
 #include "base/clock.h"
 #include "base/files/files.h"
 #include "base/log.h"
@@ -295,7 +296,7 @@ std::string Communicator::DescribeLast() const {
   const auto plan = last.on_device ? device_->last_plan() : last.plan;
   if (!plan) return "";
   return fmt::format("{}{}: {}, {} channels, chunk {} B, {}; {} ranks ({})", plan::DescribeCall(last.call, last.count),
-                     last.on_device ? " on the GPU" : "", schedule::NameOf(plan->choice.candidate.algorithm),
+                     last.on_device ? " on the GPU" : "", builders::NameOf(plan->choice.candidate.algorithm),
                      plan->channels, plan->config.chunk_bytes, schedule::DescribeSlots(plan->config), size(),
                      plan->choice.reason);
 }

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "algorithms/builders/build.h"
+#include "algorithms/builders/records.h"
 #include "base/files/json.h"
 #include "base/numbers/datatype.h"
 #include "src/diagnostics/recorder.h"
@@ -24,7 +24,7 @@ nlohmann::ordered_json OperationOf(const RecordedCall& record, const TickScale& 
                                  {"kind", call.collective_call() ? "collective" : schedule::NameOf(call.collective)},
                                  {"signature", fmt::format("{:016x}", record.signature)},
                                  {"bytes", IsDataType(call.type) ? record.count * SizeOf(call.type) : 0},
-                                 {"algorithm", schedule::NameOf(AlgorithmOf(record.algorithm))},
+                                 {"algorithm", builders::NameOf(AlgorithmOf(record.algorithm))},
                                  {"started_us", scale.At(record.started)},
                                  {"done", record.done()}};
   if (!call.collective_call()) json["peer"] = call.root;

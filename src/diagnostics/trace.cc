@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "algorithms/builders/build.h"
+#include "algorithms/builders/records.h"
 #include "base/files/files.h"
 #include "base/files/json.h"
 #include "base/log.h"
@@ -70,7 +70,7 @@ void Trace::Write() const {
          {"tid", 0},
          {"ts", scale.At(event.from)},
          {"dur", scale.At(event.to) - scale.At(event.from)},
-         {"args", {{"call", text}, {"sequence", event.sequence}, {"algorithm", schedule::NameOf(event.algorithm)}}}});
+         {"args", {{"call", text}, {"sequence", event.sequence}, {"algorithm", builders::NameOf(event.algorithm)}}}});
   }
   WriteFile(path_,
             JsonText(nlohmann::ordered_json{{"traceEvents", std::move(events)}, {"dropped", dropped_}}, kOneLine));

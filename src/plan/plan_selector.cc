@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "algorithms/builders/records.h"
 #include "base/files/files.h"
 #include "base/files/json.h"
 #include "selection/tuner/calibration.h"
@@ -57,7 +58,7 @@ tuner::SelectionTable PriceOfPrograms(const cost_model::Machine& machine, const 
   tuner::Tuner tuner(machine, tuning);
   tuner::SelectionTable table;
   for (const cost_model::Kind& kind : cost_model::AllKinds()) {
-    if (cost_model::WhyImpossible(tuttiAlgorithmProgram, kind, tuning).empty()) table.Set(kind, tuner.MakeRow(kind));
+    if (cost_model::WhyImpossible(builders::kFromFiles, kind, tuning).empty()) table.Set(kind, tuner.MakeRow(kind));
   }
   return table;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "algorithms/builders/records.h"
 #include "base/numbers/datatype.h"
 #include "transports/ring/slot.h"
 
@@ -18,14 +19,14 @@ Choice ChooseFrom(const tuner::SelectionTable& table, std::string_view origin, c
   if (!origin.empty()) reason = fmt::format("from {}", origin);
   if (forced) {
     const auto why_not = cost_model::WhyImpossible(*forced, kind, tuning);
-    reason = why_not.empty() ? "forced" : fmt::format("{} is forced, but {}", schedule::NameOf(*forced), why_not);
+    reason = why_not.empty() ? "forced" : fmt::format("{} is forced, but {}", builders::NameOf(*forced), why_not);
   }
   return {entry.candidate, std::move(reason)};
 }
 
 std::string PlannedCall::Describe(std::uint64_t call, std::uint64_t count) const {
   return fmt::format("{}: {}, {} channels, chunk {} B, {} ({})", DescribeCall(call, count),
-                     schedule::NameOf(choice.candidate.algorithm), schedule.channels.size(), config.chunk_bytes,
+                     builders::NameOf(choice.candidate.algorithm), schedule.channels.size(), config.chunk_bytes,
                      schedule::DescribeSlots(config), choice.reason);
 }
 

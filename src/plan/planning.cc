@@ -4,6 +4,7 @@
 #include <span>
 
 #include "algorithms/builders/build.h"
+#include "algorithms/builders/records.h"
 #include "base/error.h"
 #include "base/numbers/datatype.h"
 #include "transports/ring/slot_arithmetic.h"
@@ -109,7 +110,7 @@ schedule::Schedule BuiltSchedule(const Operation& operation, const cost_model::C
   auto built = builders::Build(candidate.algorithm, request);
   if (!built) {
     Throw(tuttiInternalError, "no schedule of {} by {} on {} ranks", schedule::NameOf(operation.collective),
-          schedule::NameOf(candidate.algorithm), tuning.nranks);
+          builders::NameOf(candidate.algorithm), tuning.nranks);
   }
   return std::move(*built);
 }

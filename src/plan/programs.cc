@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/builders/records.h"
 #include "algorithms/verifier/verify.h"
 #include "base/error.h"
 #include "base/files/files.h"
@@ -47,7 +48,7 @@ void Check(ServingProgram& serving, const Settings& settings, const cost_model::
   if (forced.by_name[c]) {
     Throw(tuttiInvalidArgument, "{} is a program for {}, but TUTTI_ALGO asks for {}:{}; set only one of the two",
           serving.path, schedule::NameOf(collective), schedule::NameOf(collective),
-          schedule::NameOf(*forced.algorithm[c]));
+          builders::NameOf(*forced.algorithm[c]));
   }
   if (const auto wrong = msccl::Prove(serving.program))
     Throw(tuttiInvalidArgument, "{} is wrong: {}", serving.path, *wrong);
@@ -152,7 +153,7 @@ cost_model::TuningContext Programs::Among(cost_model::TuningContext tuning) cons
   for (std::size_t c = 0; c < by_collective_.size(); ++c) {
     if (by_collective_[c] == nullptr) continue;
     tuning.programs[c] = &by_collective_[c]->program.ranks;
-    tuning.forced.algorithm[c] = tuttiAlgorithmProgram;
+    tuning.forced.algorithm[c] = builders::kFromFiles;
   }
   return tuning;
 }

@@ -59,7 +59,7 @@ void AddScheduleOptions(CLI::App& command, ScheduleChoice& choice) {
 
 msccl::Program ChosenSchedules(const ScheduleChoice& choice) {
   if (choice.what.ends_with(".xml")) return msccl::ReadProgram(choice.what);
-  const auto algorithm = schedule::AlgorithmFromName(choice.what);
+  const auto algorithm = builders::AlgorithmFromName(choice.what);
   if (!algorithm) {
     Throw(tuttiInvalidArgument, "\"{}\" is neither a FILE.xml nor an algorithm that Tutti knows", choice.what);
   }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "algorithms/builders/records.h"
 #include "base/error.h"
 #include "base/files/files.h"
 #include "tools/commands.h"
@@ -49,7 +50,7 @@ void Show(const ShowOptions& options) {
       if (options.json) {
         json["ranks"].push_back(JsonOf(program.ranks[r]));
       } else {
-        fmt::print("{}", schedule::ToString(program.ranks[r]));
+        fmt::print("{}", schedule::ToString(program.ranks[r], builders::NameOf(program.ranks[r].algorithm)));
       }
     }
     if (options.json) PrintJson(json);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "algorithms/builders/records.h"
 #include "base/files/files.h"
 #include "report/chart.h"
 #include "selection/cost_model/machine_of_system.h"
@@ -110,7 +111,7 @@ void DrawTwoLevel(const topology::System& host, const std::string& directory) {
     report::Panel panel{fmt::format("bus bandwidth on {} nodes (GB/s)", nodes)};
     for (const auto algorithm :
          {tuttiAlgorithmTwoLevel, tuttiAlgorithmTwoLevelTree, tuttiAlgorithmRing, tuttiAlgorithmDoubleBinaryTree}) {
-      report::Curve curve{std::string(schedule::NameOf(algorithm))};
+      report::Curve curve{std::string(builders::NameOf(algorithm))};
       for (std::size_t bytes = 64 * KiB; bytes <= 256 * MiB; bytes *= 4) {
         const Outcome outcome =
             Fastest({machine},
@@ -131,7 +132,7 @@ void DrawServer(const topology::System& host, const std::string& directory) {
   report::Panel bandwidth{"algorithm bandwidth (GB/s)"};
   for (const auto algorithm : {tuttiAlgorithmRing, tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmParameterServer,
                                tuttiAlgorithmAllToAllBroadcast}) {
-    report::Curve times{std::string(schedule::NameOf(algorithm))};
+    report::Curve times{std::string(builders::NameOf(algorithm))};
     report::Curve bandwidths = times;
     for (int n = 2; n <= 128; n *= 2) {
       const cost_model::Machine machine = cost_model::MachineOfSystem(host, n, 1);

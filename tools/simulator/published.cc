@@ -82,7 +82,7 @@ std::vector<Described> ReadSystems(const std::string& path) {
 // The measured library's word for an algorithm.
 tuttiAlgorithm_t AlgorithmOf(const std::string& word, const std::string& where) {
   if (word == "tree") return tuttiAlgorithmDoubleBinaryTree;
-  if (const auto algorithm = schedule::AlgorithmFromName(word)) return *algorithm;
+  if (const auto algorithm = builders::AlgorithmFromName(word)) return *algorithm;
   Throw(tuttiInvalidArgument, "{}: algorithm \"{}\" is unknown", where, word);
 }
 
@@ -105,7 +105,7 @@ class Comparing {
     comparison.fitted = fields[kFitted] == "yes";
     comparison.source = fields[kSource];
     const auto algorithm = AlgorithmOf(comparison.algorithm, where);
-    const bool nvls = algorithm == tuttiAlgorithmNvls;
+    const bool nvls = builders::RecordOf(algorithm).needs.a_switch;
     const Described& described = Find(comparison.system, where);
     const cost_model::Machine machine = cost_model::MachineOfSystem(
         xml::ReadTopologyFile(described.topology).system, comparison.nodes, comparison.ranks / comparison.nodes,

@@ -60,7 +60,7 @@ bool IsProgram(const std::string& name) { return name.ends_with(".xml"); }
 Entrant EntrantNamed(const std::string& name) {
   if (IsProgram(name)) return {std::filesystem::path(name).stem(), {}, ProvedSchedules({.what = name})};
   if (name == "best") return {name};
-  if (const auto algorithm = schedule::AlgorithmFromName(name)) return {name, {*algorithm}};
+  if (const auto algorithm = builders::AlgorithmFromName(name)) return {name, {*algorithm}};
   Throw(tuttiInvalidArgument, "\"{}\" is neither an algorithm nor a FILE.xml; \"tutti simulate --algo best\" tries all",
         name);
 }
@@ -115,7 +115,7 @@ void Print(const cost_model::Machine& machine, const Row& row) {
   const double us = row.outcome.result.duration_us;
   const double algbw = AlgorithmBandwidth(row.bytes, us);
   fmt::print("  {:>12}  {:>12.2f}  {:>8.2f}  {:>8.2f}  {:<20} {:>8} {:>8} {:>6}  {}\n", row.bytes, us, algbw,
-             algbw * BusFactor(call.collective, machine.nranks()), schedule::NameOf(call.algorithm), call.channels,
+             algbw * BusFactor(call.collective, machine.nranks()), builders::NameOf(call.algorithm), call.channels,
              ring::NameOf(call.config.protocol), report::FormatSize(call.config.chunk_bytes),
              row.outcome.node_classes ? row.outcome.node_classes->classes() : machine.rank_layout().nodes());
 }
@@ -139,7 +139,7 @@ nlohmann::ordered_json JsonOf(const cost_model::Machine& machine, const Row& row
                                  {"us", us},
                                  {"algbw_gbs", algbw},
                                  {"busbw_gbs", algbw * BusFactor(call.collective, machine.nranks())},
-                                 {"algorithm", schedule::NameOf(call.algorithm)},
+                                 {"algorithm", builders::NameOf(call.algorithm)},
                                  {"channels", call.channels},
                                  {"protocol", ring::NameOf(call.config.protocol)},
                                  {"chunk_bytes", call.config.chunk_bytes}};

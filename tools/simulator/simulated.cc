@@ -28,7 +28,7 @@ cost_model::TuningContext ConditionsOf(const Target& target, const Wish& wish) {
 }
 
 int PiecesOf(tuttiAlgorithm_t algorithm, const cost_model::TuningContext& tuning, const Wish& wish) {
-  if (algorithm == tuttiAlgorithmProgram) return wish.program->front().pieces();
+  if (builders::RecordOf(algorithm).from_file()) return wish.program->front().pieces();
   return builders::Build(algorithm, tuning.Ask(wish.collective))->pieces();
 }
 
@@ -54,10 +54,9 @@ std::vector<simulator::SimulatedCall> Candidates(const Target& target, const Wis
   const cost_model::TuningContext tuning = ConditionsOf(target, wish);
   const cost_model::Kind kind{wish.collective};
   const std::size_t bytes = BytesOfBlock(wish.collective, wish.bytes, tuning.nranks);
-  const auto wanted = wish.program != nullptr ? std::vector{tuttiAlgorithmProgram} : wish.algorithms;
+  const auto wanted = wish.program != nullptr ? std::vector{builders::kFromFiles} : wish.algorithms;
   std::vector<cost_model::Candidate> candidates;
-  for (int a = tuttiAlgorithmNone + 1; a < tuttiNumAlgorithms; ++a) {
-    const auto algorithm = static_cast<tuttiAlgorithm_t>(a);
+  for (const auto algorithm : builders::kAllAlgorithms) {
     const bool named = std::find(wanted.begin(), wanted.end(), algorithm) != wanted.end();
     if (!wanted.empty() && !named) continue;
     const auto why_not =

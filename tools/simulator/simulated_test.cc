@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <set>
 
+#include "algorithms/builders/records.h"
 #include "algorithms/msccl/program.h"
 #include "base/error.h"
 #include "selection/cost_model/host_machine.h"
@@ -44,7 +45,7 @@ TEST(Fastest, DoesAsItIsTold) {
 
 TEST(Candidates, HaveNoBaselines) {
   for (const simulator::SimulatedCall& call : Candidates({Dgx(1)}, {schedule::Collective::all_reduce, {}, 1024})) {
-    EXPECT_FALSE(builders::IsBaseline(call.algorithm));
+    EXPECT_FALSE(builders::RecordOf(call.algorithm).baseline);
   }
 }
 

@@ -257,8 +257,7 @@ std::vector<TimedCell> EveryCandidate(const cost_model::TuningContext& tuning,
       // At least one element per rank.
       const std::size_t bytes = whole ? total : std::max(kElement, total / n / kElement * kElement);
       TimedCell cell{{collective}, bytes, {}};
-      for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
-        const auto algorithm = static_cast<tuttiAlgorithm_t>(i);
+      for (const auto algorithm : builders::kAllAlgorithms) {
         if (!cost_model::WhyNot(algorithm, cell.kind, tuning).empty()) continue;
         const auto schedule = builders::Build(algorithm, tuning.Ask(collective));
         const std::size_t block = cost_model::BlockBytes(schedule->pieces(), bytes);

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "algorithms/builders/records.h"
 #include "base/error.h"
 #include "report/sizes.h"
 #include "selection/tuner/calibration.h"
@@ -55,7 +56,7 @@ nlohmann::ordered_json Explained(tuner::Tuner& tuner, const cost_model::Kind& ki
     json["candidates"].push_back(
         each.why_not.empty()
             ? nlohmann::ordered_json{{"us", each.us}, {"candidate", JsonOf(each.candidate)}}
-            : nlohmann::ordered_json{{"algorithm", schedule::NameOf(each.algorithm)}, {"why_not", each.why_not}});
+            : nlohmann::ordered_json{{"algorithm", builders::NameOf(each.algorithm)}, {"why_not", each.why_not}});
   }
   return json;
 }

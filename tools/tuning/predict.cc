@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "algorithms/builders/records.h"
 #include "base/error.h"
 #include "report/sizes.h"
 #include "selection/tuner/tuner.h"
@@ -51,7 +52,7 @@ void Predict(const PredictOptions& options) {
         continue;
       }
       fmt::print("{},{},{},{:.2f},{},{},{},{}\n", cost_model::ToString(kind), tuning.nranks, bytes, us,
-                 schedule::NameOf(candidate.algorithm), candidate.channels, ring::NameOf(candidate.config.protocol),
+                 builders::NameOf(candidate.algorithm), candidate.channels, ring::NameOf(candidate.config.protocol),
                  candidate.config.chunk_bytes);
     }
   }
