@@ -20,6 +20,8 @@ KIB = 1024
 MIB = 1024 * KIB
 SMALL = 8          # bytes of a message whose time is the call's
 LARGE = 256 * MIB  # of one whose time is the memory's
+LARGEST = 1024 * MIB
+FLAT = {64, 256, 512, 32 * KIB}  # sizes that take as long as their neighbours: the tables leave them out
 WIDE = 1.5
 SHOWN = {(label, ranks, number)
          for label, sizes in (("all_reduce in a graph", [8]), ("all_reduce", [8, 8 * MIB, 256 * MIB]))
@@ -122,19 +124,19 @@ def least_traffic(record):
 
 
 def about(suite):
-    devices = []
+    machines = []
     for call in suite.calls.values():
         data = call.data
-        steps = data["steps"]
         yield (f"*{call.name}*: {data['date']}, commit {data['commit']}, kernels for sm_{data['architectures']}, "
-               f"{sum(step['seconds'] for step in steps)} s, on {data['machine']}.")
+               f"{sum(step['seconds'] for step in data['steps'])} s.")
+        machines.append(f"On {data['machine']}.")
         device = call.device()
         if device:
             major, minor = divmod(device["cuda_driver"], 1000)
-            devices.append(f"{device['count']} x {device['name']} (sm_{device['compute_capability']}, "
-                           f"{device['multiprocessors']} multiprocessors, {device['clock_mhz']:.0f} MHz, memory "
-                           f"{device['memory_clock_mhz']:.0f} MHz), driver for CUDA {major}.{minor // 10}.")
-    yield from dict.fromkeys(devices)
+            machines.append(f"{device['count']} x {device['name']} (sm_{device['compute_capability']}, "
+                            f"{device['multiprocessors']} multiprocessors, {device['clock_mhz']:.0f} MHz, memory "
+                            f"{device['memory_clock_mhz']:.0f} MHz), driver for CUDA {major}.{minor // 10}.")
+    yield from dict.fromkeys(machines)
     results = [step["result"] or {} for call in suite.calls.values() for step in call.steps.values()]
     for note in sorted({note for result in results for note in (result.get("about") or {}).values()}):
         yield f"Beside it: {note}."
@@ -157,17 +159,22 @@ def tests(result):
 
 
 def steps(suite):
-    """Steps that have tests or did not end well, and the number of the others."""
+    """Steps that have tests or failed, and how the others ended."""
     for call in suite.calls.values():
         well = sum(step["status"] == "ok" for step in call.steps.values())
-        yield f"- *{call.name}*: {well} of {len(call.steps)} steps ended well."
+        left_out = defaultdict(list)
+        for step in call.steps.values():
+            if step["status"].startswith("left out"):
+                left_out[step["status"]].append(step["name"])
+        yield "; ".join([f"- *{call.name}*: {well} of {len(call.steps)} steps ended well",
+                         *(f"{why} for {', '.join(names)}" for why, names in left_out.items())]) + "."
     yield ""
     yield "| call | step | | passed | failed | skipped | s |"
     yield "|---|---|---|--:|--:|--:|--:|"
     for call in suite.calls.values():
         for step in call.steps.values():
             counted = tests(step["result"] or {})
-            if step["status"] != "ok" or counted != "| |":
+            if step["status"].startswith("FAILED") or counted != "| |":
                 yield f"| {call.name} | {step['name']} | {step['status']} | {counted} | {step['seconds']} |"
 
 
@@ -227,6 +234,8 @@ def ratio(record):
 def compared(suite):
     rows = defaultdict(dict)
     for label, ranks, record in measurements(suite.call("compare")):
+        if record["bytes"] in FLAT:
+            continue
         for library in ("tutti", "nccl"):
             rows[label, ranks, f"{library} (us)"][record["bytes"]] = time(found(record, library))
         rows[label, ranks, "tutti / nccl"][record["bytes"]] = ratio(record)
@@ -237,14 +246,17 @@ def compared(suite):
 
 def algorithms(suite):
     """Which algorithms ran: the one of most cells, and where another one ran."""
-    cells = defaultdict(list)
+    cells = defaultdict(lambda: defaultdict(list))
     for call in suite.calls.values():
         for label, ranks, record in measurements(call):
             if "algorithm" in found(record, "tutti"):
-                cells[found(record, "tutti")["algorithm"]].append(f"{label} of {size(record['bytes'])} by {ranks}")
-    usual = max(cells, key=lambda algorithm: len(cells[algorithm]), default=None)
+                cells[found(record, "tutti")["algorithm"]][f"{label} by {ranks}"].append(size(record["bytes"]))
+    usual = max(cells, key=lambda algorithm: sum(map(len, cells[algorithm].values())), default=None)
     if usual:
-        others = [f"{name} for {', '.join(dict.fromkeys(where))}" for name, where in cells.items() if name != usual]
+        others = []
+        for name, at in cells.items():
+            places = [f"{where} ({' and '.join(dict.fromkeys(sizes))})" for where, sizes in at.items()]
+            others += [f"{name} for {', '.join(places)}"] if name != usual else []
         yield f"Algorithm: {usual}" + (f"; but {'; '.join(others)}." if others else ".")
 
 
@@ -258,24 +270,24 @@ def spread(suite):
 
 
 def measured(suite):
-    """Times of Tutti, and the shares of the bound of those cells that reach enough of it."""
+    """Times of Tutti, and the shares of the bound that the largest messages reach."""
     times, shares = defaultdict(dict), defaultdict(dict)
     for label, ranks, record in measurements(suite.call("measure")):
         mine = found(record, "tutti")
-        times[label, ranks][record["bytes"]] = time(mine)
-        if "median_us" in mine and least_traffic(record) and suite.copy_gbs():
-            share = least_traffic(record) / GB_PER_S / suite.copy_gbs() / mine["median_us"]
-            if record["bytes"] >= LARGE:
-                shares[label, ranks][record["bytes"]] = f"{100 * share:.0f}"
+        if record["bytes"] not in FLAT:
+            times[label, ranks][record["bytes"]] = time(mine)
+        if record["bytes"] == LARGEST and "median_us" in mine and least_traffic(record) and suite.copy_gbs():
+            least = least_traffic(record) / GB_PER_S / suite.copy_gbs()
+            shares[label,][record["ranks"]] = f"{100 * least / mine['median_us']:.0f}"
     yield "Times (us):"
     for table in by_sizes(times):
         yield ""
         yield from grid(["collective", "ranks"], table)
     if shares:
         yield ""
-        yield "Shares of the bound (%):"
+        yield f"Shares of the bound (%) that {size(LARGEST)} reaches, by the number of ranks:"
         yield ""
-        yield from grid(["collective", "ranks"], list(shares.items()))
+        yield from grid(["collective"], list(shares.items()))
 
 
 def predictions(suite):
@@ -297,8 +309,8 @@ def summary(suite):
     yield "|---|---|--:|--:|--:|--:|"
     for label, ranks, record in measurements(call):
         if (label, ranks, record["bytes"]) in SHOWN:
-            yield (f"| {label} | {ranks} | {size(record['bytes'])} | {time(found(record, 'tutti'))} | {time(found(record, 'nccl'))} | "
-                   f"{ratio(record)} |")
+            mine, theirs = time(found(record, "tutti")), time(found(record, "nccl"))
+            yield f"| {label} | {ranks} | {size(record['bytes'])} | {mine} | {theirs} | {ratio(record)} |"
 
 
 PARTS = {"--summary": [summary], "--tests": [about, steps],
