@@ -10,6 +10,7 @@ docs/notebook/gpu/gpu_predicted_NAME.csv, if NAME is in the GPU's name.
 import csv
 import json
 import pathlib
+import re
 import sys
 from collections import defaultdict
 
@@ -23,9 +24,9 @@ LARGE = 256 * MIB  # of one whose time is the memory's
 LARGEST = 1024 * MIB
 FLAT = {64, 256, 512, 32 * KIB}  # sizes that take as long as their neighbours: the tables leave them out
 WIDE = 1.5
-SHOWN = {(label, ranks, number)
-         for label, sizes in (("all_reduce in a graph", [8]), ("all_reduce", [8, 8 * MIB, 256 * MIB]))
-         for ranks in ("2", "4", "8") for number in sizes} | {("all_reduce", "2 processes", 8)}
+SHOWN = {("all_reduce in a graph", ranks, 8) for ranks in ("2", "4", "8")}  # in the summary: label, ranks, bytes
+SHOWN |= {("all_reduce", ranks, number) for ranks in ("2", "8") for number in (8, 8 * MIB, 256 * MIB)}
+SHOWN |= {("all_reduce", "2 processes", 8)}
 
 
 def size(number):
@@ -139,7 +140,7 @@ def about(suite):
     yield from dict.fromkeys(machines)
     results = [step["result"] or {} for call in suite.calls.values() for step in call.steps.values()]
     for note in sorted({note for result in results for note in (result.get("about") or {}).values()}):
-        yield f"Beside it: {note}."
+        yield f"Beside it: {re.sub(' of /[^;]*', '', note)}."  # where the library lay says nothing to a reader
     for refusal in sorted({text.split("\n")[0] for result in results for text in (result.get("refused") or {}).values()}):
         yield f"Refused: {refusal}"
 
