@@ -192,7 +192,7 @@ def hosts(path):
     """Tutti's time over the best peer's, over the size, on 2 and 4 hosts."""
     rows = read("hosts")
     picture = Picture(960, 356)
-    picture.text(12, 22, "All-reduce between hosts: Tutti's time as a part of the best peer's. Below 1.0 Tutti is faster",
+    picture.text(12, 22, "All-reduce between hosts: Tutti's time as a part of the best peer's, below 1.0 faster",
                  kind="title")
     top, bottom, low, high = 62, 306, 0.3, 1.2
 
@@ -245,14 +245,13 @@ def bus_bandwidth(row, library):
 
 def main(folder):
     what = "All-reduce of floats on one host of two cores: "
-    curves(folder / "performance_time.svg", what + "time (lower is better)", lambda row, library: row[library], duration,
-           True)
+    curves(folder / "performance_time.svg", what + "time (lower is better)", lambda row, library: row[library],
+           duration, True)
     curves(folder / "performance_bandwidth.svg", what + "bus bandwidth in GB/s (higher is better)", bus_bandwidth,
            lambda gbs: f"{gbs:g}", False)
-    heat_map(folder / "performance_ratio.svg", "Tutti's time as a part of the best peer's: below 1.0 Tutti is faster",
-             best_peer)
-    heat_map(folder / "performance_naive.svg", "Tutti's time as a part of the naive program's: below 1.0 Tutti is faster",
-             lambda row: row["flat"])
+    ratio = "Tutti's time as a part of the {}'s: below 1.0 Tutti is faster"
+    heat_map(folder / "performance_ratio.svg", ratio.format("best peer"), best_peer)
+    heat_map(folder / "performance_naive.svg", ratio.format("naive program"), lambda row: row["flat"])
     hosts(folder / "performance_hosts.svg")
 
 
