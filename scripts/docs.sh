@@ -56,6 +56,7 @@ between() {
 
 scripts/draw_modules.py "$(dirname "$tutti")/../modules.tsv" >docs/pictures/modules.svg
 scripts/draw_walk.py >docs/pictures/walk.svg
+scripts/draw_performance.py docs/pictures
 "$tutti" settings --markdown | between docs/settings.md settings
 scripts/nccl_functions.py table | between docs/nccl.md "nccl functions"
 environment=$(dirname "$tutti")/../interop/nccl/tutti_nccl_environment_table
