@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Generates parts of docs/: pictures, and tables between the lines <!-- made: NAME --> and <!-- end: NAME -->. GPU
-# measurements come from docs/data/gpu_*.json (scripts/gpu_kit.sh). The table of kernels needs a disassembler
+# measurements come from docs/notebook/gpu/gpu_*.json (scripts/gpu_kit.sh). The table of kernels needs a disassembler
 # (scripts/kernels.sh).
 #   scripts/docs.sh [PATH-OF-TUTTI]       default: build/release/tools/tutti
 #   scripts/docs.sh site                  builds the pages as a site, build/site/index.html, which opens from disk. mkdocs
@@ -19,15 +19,15 @@ site() {
   fi
   rm -rf "$pages" build/site
   mkdir -p "$pages"
-  cp -r docs/*.md docs/pictures docs/site/extra.css "$pages"
+  cp -r docs/*.md docs/pictures docs/notebook docs/site/extra.css "$pages"
   cp README.md "$pages/index.md"
   cp CHANGELOG.md CONTRIBUTING.md RELEASING.md SECURITY.md "$pages"
   scripts/api_reference.py >"$pages/reference_c.md"
   scripts/python_reference.py >"$pages/reference_python.md"
-  for page in "$pages"/*.md; do
-    sed -i -E 's#\]\((\.\./)?docs/([a-zA-Z_-]+\.md)#](\2#g; s#\]\(docs/(pictures/[^)]*)\)#](\1)#g; s#\]\((\.\./)?README\.md\)#](index.md)#g
+  for page in "$pages"/*.md "$pages"/notebook/*/*.md; do
+    sed -i -E 's#\]\((\.\./)?docs/((notebook/[a-z]+/)?[a-zA-Z_-]+\.md)#](\2#g; s#\]\(docs/(pictures/[^)]*)\)#](\1)#g; s#\]\((\.\./)?README\.md\)#](index.md)#g
                s#\]\(\.\./((SECURITY|CONTRIBUTING|CHANGELOG|RELEASING)\.md)#](\1#g' "$page"
-    sed -i -E 's#\[([^]]*)\]\((\.\./)?((include|testing|scripts|examples|interop|base|src|tests|algorithms|transports|docs/data)/[^)]*|LICENSE)\)#\1 (`\3`)#g' "$page"
+    sed -i -E 's#\[([^]]*)\]\((\.\./)*((include|testing|scripts|examples|interop|base|src|tests|algorithms|transports|(docs/)?data)/[^)]*|LICENSE)\)#\1 (`\3`)#g' "$page"
   done
   NO_MKDOCS_2_WARNING=1 "$tools/bin/mkdocs" build --quiet --strict --config-file docs/site/mkdocs.yml
   # The plug-in for pages on disk loads a script from another host.
@@ -56,6 +56,7 @@ between() {
 
 scripts/draw_modules.py "$(dirname "$tutti")/../modules.tsv" >docs/pictures/modules.svg
 scripts/draw_walk.py >docs/pictures/walk.svg
+scripts/draw_performance.py docs/pictures
 "$tutti" settings --markdown | between docs/settings.md settings
 scripts/nccl_functions.py table | between docs/nccl.md "nccl functions"
 environment=$(dirname "$tutti")/../interop/nccl/tutti_nccl_environment_table
@@ -67,21 +68,28 @@ environment=$(dirname "$tutti")/../interop/nccl/tutti_nccl_environment_table
 "$tutti" simulate --claims docs/pictures
 awk -f scripts/tsv_table.awk docs/data/nccl_frameworks.tsv | between docs/nccl_frameworks.md nccl_frameworks
 # The cost model predicts the cells of `gpu_kit.sh run measure`. Once they have been measured, predictions must not change.
-if [ ! -f docs/data/gpu_measure.json ]; then
+notes=docs/notebook/gpu
+if [ ! -f $notes/gpu_measure.json ]; then
   for gpu in h100 h200; do
     for ranks in 2 4 8; do
       "$tutti" predict --one-gpu $gpu --ranks $ranks -b 8 -e 32M -f 8
       "$tutti" predict --one-gpu $gpu --ranks $ranks -b 256M -e 1G -f 4
-    done | awk 'NR == 1 || !/^collective/' >docs/data/gpu_predicted_$gpu.csv
+    done | awk 'NR == 1 || !/^collective/' >$notes/gpu_predicted_$gpu.csv
   done
 fi
-mapfile -t from_gpus < <(find docs/data -name 'gpu_*.json' | sort)
-if [ ${#from_gpus[@]} -eq 0 ]; then
-  echo "Tutti has never run on a GPU: there is no \`docs/data/gpu_*.json\`."
-else
-  scripts/gpu_tables.py "${from_gpus[@]}"
-fi | between docs/gpu.md gpu
+mapfile -t from_gpus < <(find $notes -name 'gpu_*.json' | sort)
+gpu_tables() {
+  if [ ${#from_gpus[@]} -eq 0 ]; then
+    echo "Tutti has never run on a GPU: there is no \`$notes/gpu_*.json\`."
+  else
+    scripts/gpu_tables.py "$1" "${from_gpus[@]}"
+  fi
+}
+gpu_tables --summary | between docs/gpu.md gpu
+gpu_tables --tests | between $notes/tests.md gpu
+gpu_tables --results | between $notes/results.md gpu
+gpu_tables --predictions | between $notes/predictions.md gpu
 pipeline=$(dirname "$tutti")/../examples/pipeline
 "$pipeline" draw all 4 8 2 >docs/pictures/pipeline_schedules.svg
 # Leaves the table unchanged if the library was built without kernels or there is no disassembler.
-if kernels=$(scripts/kernels.sh "$(dirname "$tutti")/.." 2>/dev/null); then between docs/gpu.md kernels <<<"$kernels"; fi
+if kernels=$(scripts/kernels.sh "$(dirname "$tutti")/.." 2>/dev/null); then between $notes/compiler.md kernels <<<"$kernels"; fi

@@ -1,20 +1,32 @@
 #!/usr/bin/env python3
-"""Prints the tables of docs/gpu.md, as Markdown, from what scripts/gpu_kit.sh brought back.
+"""Prints the tables of docs/gpu.md and docs/notebook/gpu, as Markdown, from what scripts/gpu_kit.sh brought back.
 
-    scripts/gpu_tables.py gpu_correct.json gpu_measure.json gpu_compare.json [--rehearsal]
+    scripts/gpu_tables.py [PART] gpu_correct.json gpu_measure.json gpu_compare.json [--rehearsal]
 
-Any of the three files may be missing. A rehearsal measures nothing and is refused without --rehearsal. Predicted times
-are those of docs/data/gpu_predicted_NAME.csv, if NAME is in the GPU's name.
+PART is one of --summary (docs/gpu.md), --tests, --results, --predictions (the notes); default: all. Any of the three files
+may be missing. A rehearsal measures nothing and is refused without --rehearsal. Predicted times are those of
+docs/notebook/gpu/gpu_predicted_NAME.csv, if NAME is in the GPU's name.
 """
 import csv
 import json
 import pathlib
+import re
 import sys
+from collections import defaultdict
 
-DATA = pathlib.Path(__file__).resolve().parent.parent / "docs/data"
+DATA = pathlib.Path(__file__).resolve().parent.parent / "docs/notebook/gpu"
 
 GB_PER_S = 1e3  # bytes per microsecond
 KIB = 1024
+MIB = 1024 * KIB
+SMALL = 8          # bytes of a message whose time is the call's
+LARGE = 256 * MIB  # of one whose time is the memory's
+LARGEST = 1024 * MIB
+FLAT = {64, 256, 512, 32 * KIB}  # sizes that take as long as their neighbours: the tables leave them out
+WIDE = 1.5
+SHOWN = {("all_reduce in a graph", ranks, 8) for ranks in ("2", "4", "8")}  # in the summary: label, ranks, bytes
+SHOWN |= {("all_reduce", ranks, number) for ranks in ("2", "8") for number in (8, 8 * MIB, 256 * MIB)}
+SHOWN |= {("all_reduce", "2 processes", 8)}
 
 
 def size(number):
@@ -91,14 +103,17 @@ def found(record, library):
 
 def time(result):
     if "median_us" in result:
-        return "{median_us:.2f} ({least_median_us:.2f} - {greatest_median_us:.2f})".format(**result)
+        return f"{result['median_us']:.2f}"
     return "refused" if result.get("refused") else "failed" if result.get("error") else "-"
 
 
-def share(suite, bytes_moved, us):
-    copy = suite.copy_gbs()
-    gbs = bytes_moved / us / GB_PER_S
-    return f"{gbs:.0f} | {100 * gbs / copy:.0f} %" if copy else f"{gbs:.0f} | -"
+def grid(names, rows):
+    """A table of rows ((cell, ...), {size: text}): the columns `names`, then one for each size."""
+    columns = sorted({column for _, cells in rows for column in cells})
+    yield f"| {' | '.join([*names, *map(size, columns)])} |"
+    yield f"|---{'|--:' * (len(names) + len(columns) - 1)}|"
+    for heads, cells in rows:
+        yield f"| {' | '.join([*heads, *(cells.get(column, '-') for column in columns)])} |"
 
 
 def least_traffic(record):
@@ -110,20 +125,22 @@ def least_traffic(record):
 
 
 def about(suite):
+    machines = []
     for call in suite.calls.values():
         data = call.data
-        steps = data["steps"]
         yield (f"*{call.name}*: {data['date']}, commit {data['commit']}, kernels for sm_{data['architectures']}, "
-               f"{sum(step['seconds'] for step in steps)} s, on {data['machine']}.")
+               f"{sum(step['seconds'] for step in data['steps'])} s.")
+        machines.append(f"On {data['machine']}.")
         device = call.device()
         if device:
             major, minor = divmod(device["cuda_driver"], 1000)
-            yield (f"{device['count']} x {device['name']} (sm_{device['compute_capability']}, {device['multiprocessors']} "
-                   f"multiprocessors, {device['clock_mhz']:.0f} MHz, memory {device['memory_clock_mhz']:.0f} MHz), "
-                   f"driver for CUDA {major}.{minor // 10}.")
+            machines.append(f"{device['count']} x {device['name']} (sm_{device['compute_capability']}, "
+                            f"{device['multiprocessors']} multiprocessors, {device['clock_mhz']:.0f} MHz, memory "
+                            f"{device['memory_clock_mhz']:.0f} MHz), driver for CUDA {major}.{minor // 10}.")
+    yield from dict.fromkeys(machines)
     results = [step["result"] or {} for call in suite.calls.values() for step in call.steps.values()]
     for note in sorted({note for result in results for note in (result.get("about") or {}).values()}):
-        yield f"Beside it: {note}."
+        yield f"Beside it: {re.sub(' of /[^;]*', '', note)}."  # where the library lay says nothing to a reader
     for refusal in sorted({text.split("\n")[0] for result in results for text in (result.get("refused") or {}).values()}):
         yield f"Refused: {refusal}"
 
@@ -143,19 +160,28 @@ def tests(result):
 
 
 def steps(suite):
+    """Steps that have tests or failed, and how the others ended."""
+    for call in suite.calls.values():
+        well = sum(step["status"] == "ok" for step in call.steps.values())
+        left_out = defaultdict(list)
+        for step in call.steps.values():
+            if step["status"].startswith("left out"):
+                left_out[step["status"]].append(step["name"])
+        yield "; ".join([f"- *{call.name}*: {well} of {len(call.steps)} steps ended well",
+                         *(f"{why} for {', '.join(names)}" for why, names in left_out.items())]) + "."
+    yield ""
     yield "| call | step | | passed | failed | skipped | s |"
     yield "|---|---|---|--:|--:|--:|--:|"
     for call in suite.calls.values():
         for step in call.steps.values():
-            yield f"| {call.name} | {step['name']} | {step['status']} | {tests(step['result'] or {})} | {step['seconds']} |"
+            counted = tests(step["result"] or {})
+            if step["status"].startswith("FAILED") or counted != "| |":
+                yield f"| {call.name} | {step['name']} | {step['status']} | {counted} | {step['seconds']} |"
 
 
 def bandwidth(suite):
-    yield "| what | size | us (least - greatest) | GB/s, read + written | of the device's copy |"
-    yield "|---|--:|--:|--:|--:|"
-    for copy in suite.copies():
-        yield f"| copy, by the driver | {size(copy['bytes'])} | {time(copy)} | {share(suite, 2 * copy['bytes'], copy['median_us'])} |"
     measure = suite.call("measure")
+    gbs = {"copy, by the driver": {copy["bytes"]: copy["gbs"] for copy in suite.copies()}}
     for name in measure.steps:
         if name != "one_rank_copy" and "_direct_" not in name:
             continue
@@ -166,8 +192,12 @@ def bandwidth(suite):
             ranks = record["ranks"]
             label = "all-reduce of one rank" if name == "one_rank_copy" else f"{record['collective']}, {ranks} sources, direct"
             # Every source is read once and one result is written; a reduce-scatter's result has one part per rank.
-            yield (f"| {label} | {size(record['bytes'])} | {time(mine)} | "
-                   f"{share(suite, (ranks + 1) * record['size'], mine['median_us'])} |")
+            moved = (ranks + 1) * record["size"]
+            gbs.setdefault(label, {})[record["bytes"]] = moved / mine["median_us"] / GB_PER_S
+    yield "GB/s, read and written, of messages of so many bytes:"
+    yield ""
+    yield from grid(["what"], [((label,), {number: f"{value:.0f}" for number, value in cells.items()})
+                              for label, cells in gbs.items()])
 
 
 def limits(suite):
@@ -179,33 +209,118 @@ def limits(suite):
         yield "```"
 
 
-def collectives(suite):
-    yield "| collective | ranks | size | tutti (us) | predicted (us) | algorithm | nccl (us) | tutti / nccl | of the bound |"
-    yield "|---|--:|--:|--:|--:|---|--:|--:|--:|"
+def measurements(call):
+    """(collective, ranks, record) of all measured collectives."""
+    for name in call.steps:
+        if name == "one_rank_copy" or "_direct_" in name:
+            continue
+        for record in call.records(name):
+            label = record["collective"] + (" in a graph" if name.startswith("graph_") else "")
+            yield label, f"{record['ranks']}{' processes' if name.endswith('processes') else ''}", record
+
+
+def by_sizes(rows):
+    """Rows {heads: {column: text}} as tables, one for all rows with the same columns."""
+    tables = defaultdict(list)
+    for heads, cells in rows.items():
+        tables[tuple(sorted(cells))].append((heads, cells))
+    return tables.values()
+
+
+def ratio(record):
+    mine, theirs = found(record, "tutti"), found(record, "nccl")
+    return f"{mine['median_us'] / theirs['median_us']:.2f}" if "median_us" in mine and "median_us" in theirs else "-"
+
+
+def compared(suite):
+    rows = defaultdict(dict)
+    for label, ranks, record in measurements(suite.call("compare")):
+        if record["bytes"] in FLAT:
+            continue
+        for library in ("tutti", "nccl"):
+            rows[label, ranks, f"{library} (us)"][record["bytes"]] = time(found(record, library))
+        rows[label, ranks, "tutti / nccl"][record["bytes"]] = ratio(record)
+    for table in by_sizes(rows):
+        yield ""
+        yield from grid(["collective", "ranks", "what"], table)
+
+
+def algorithms(suite):
+    """Which algorithms ran: the one of most cells, and where another one ran."""
+    cells = defaultdict(lambda: defaultdict(list))
     for call in suite.calls.values():
-        for name in call.steps:
-            if name == "one_rank_copy" or "_direct_" in name:
-                continue
-            for record in call.records(name):
-                mine, theirs = found(record, "tutti"), found(record, "nccl")
-                both = "median_us" in mine and "median_us" in theirs
-                ratio = f"{mine['median_us'] / theirs['median_us']:.2f}" if both else "-"
-                label = record["collective"] + (" in a graph" if name.startswith("graph_") else "")
-                ranks = f"{record['ranks']}{' processes' if name.endswith('processes') else ''}"
-                bound = "-"
-                if "median_us" in mine and least_traffic(record) and suite.copy_gbs():
-                    least = least_traffic(record) / GB_PER_S / suite.copy_gbs()
-                    bound = f"{100 * least / mine['median_us']:.0f} %"
-                # The host does not launch each call of a graph, as predictions assume.
-                cell = (record["collective"], record["ranks"], record["bytes"])
-                us = None if name.startswith("graph_") else suite.predicted.get(cell)
-                guess = "-" if us is None else f"{us:.1f}"
-                yield (f"| {label} | {ranks} | {size(record['bytes'])} | {time(mine)} | {guess} | {mine.get('algorithm', '-')} | "
-                       f"{time(theirs)} | {ratio} | {bound} |")
+        for label, ranks, record in measurements(call):
+            if "algorithm" in found(record, "tutti"):
+                cells[found(record, "tutti")["algorithm"]][f"{label} by {ranks}"].append(size(record["bytes"]))
+    usual = max(cells, key=lambda algorithm: sum(map(len, cells[algorithm].values())), default=None)
+    if usual:
+        others = []
+        for name, at in cells.items():
+            places = [f"{where} ({' and '.join(dict.fromkeys(sizes))})" for where, sizes in at.items()]
+            others += [f"{name} for {', '.join(places)}"] if name != usual else []
+        yield f"Algorithm: {usual}" + (f"; but {'; '.join(others)}." if others else ".")
+
+
+def spread(suite):
+    """How many times differ much from one repetition to the next."""
+    results = [found(record, "tutti") for call in suite.calls.values() for _, _, record in measurements(call)]
+    results = [result for result in results if "median_us" in result]
+    wide = sum(result["greatest_median_us"] > WIDE * result["least_median_us"] for result in results)
+    yield (f"Times are medians. In {wide} of {len(results)} of Tutti's cells, the greatest median of the repetitions is more "
+           f"than {WIDE} times the least.")
+
+
+def measured(suite):
+    """Times of Tutti, and the shares of the bound that the largest messages reach."""
+    times, shares = defaultdict(dict), defaultdict(dict)
+    for label, ranks, record in measurements(suite.call("measure")):
+        mine = found(record, "tutti")
+        if record["bytes"] not in FLAT:
+            times[label, ranks][record["bytes"]] = time(mine)
+        if record["bytes"] == LARGEST and "median_us" in mine and least_traffic(record) and suite.copy_gbs():
+            least = least_traffic(record) / GB_PER_S / suite.copy_gbs()
+            shares[label,][record["ranks"]] = f"{100 * least / mine['median_us']:.0f}"
+    yield "Times (us):"
+    for table in by_sizes(times):
+        yield ""
+        yield from grid(["collective", "ranks"], table)
+    if shares:
+        yield ""
+        yield f"Shares of the bound (%) that {size(LARGEST)} reaches, by the number of ranks:"
+        yield ""
+        yield from grid(["collective"], list(shares.items()))
+
+
+def predictions(suite):
+    """Measured times over predicted ones."""
+    rows = defaultdict(dict)
+    for label, ranks, record in measurements(suite.call("measure")):
+        us = suite.predicted.get((label, record["ranks"], record["bytes"]))
+        mine = found(record, "tutti")
+        # Predictions are of ranks in one process, and the host launches each call.
+        if us and "median_us" in mine and ranks.isdigit() and (record["bytes"] <= SMALL or record["bytes"] >= LARGE):
+            rows[label, ranks][record["bytes"]] = f"{mine['median_us'] / us:.2f}"
+    yield from grid(["collective", "ranks"], list(rows.items()))
+
+
+def summary(suite):
+    """The few times that docs/gpu.md shows."""
+    call = suite.call("compare")
+    yield "| collective | ranks | size | Tutti (us) | NCCL (us) | Tutti / NCCL |"
+    yield "|---|---|--:|--:|--:|--:|"
+    for label, ranks, record in measurements(call):
+        if (label, ranks, record["bytes"]) in SHOWN:
+            mine, theirs = time(found(record, "tutti")), time(found(record, "nccl"))
+            yield f"| {label} | {ranks} | {size(record['bytes'])} | {mine} | {theirs} | {ratio(record)} |"
+
+
+PARTS = {"--summary": [summary], "--tests": [about, steps],
+         "--results": [about, bandwidth, limits, compared, measured, algorithms, spread], "--predictions": [predictions]}
 
 
 def main(arguments):
-    names = [argument for argument in arguments if argument != "--rehearsal"]
+    names = [argument for argument in arguments if not argument.startswith("--")]
+    wanted = [argument for argument in arguments if argument in PARTS] or list(PARTS)
     if not names:
         sys.exit(__doc__)
     calls = []
@@ -216,12 +331,10 @@ def main(arguments):
             sys.exit(f"{name} is of a rehearsal: it says nothing of a GPU")
         calls.append(Call(data))
     suite = Suite(calls)
-    for line in about(suite):
-        print(line)
-    for table in (bandwidth, limits, collectives, steps):
-        print()
-        for line in table(suite):
-            print(line)
+    lines = []
+    for part in dict.fromkeys(part for name in wanted for part in PARTS[name]):
+        lines.append("\n".join(part(suite)).strip("\n"))
+    print("\n\n".join(line for line in lines if line))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Inspects the compiled kernels and prints a table, with a row for every architecture of a build, as in docs/gpu.md.
+# Inspects the compiled kernels and prints a table, with a row for every architecture of a build, as in
+# docs/notebook/gpu/compiler.md.
 #
 #   scripts/kernels.sh [--fetch] [BUILD_DIR]     default: build/release
 #     --fetch      where there is no disassembler, installs NVIDIA's from PyPI into the build

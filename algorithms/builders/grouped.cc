@@ -4,9 +4,9 @@
 //     0 1 2 | 3 4 5 | 6 7 8        0 <- 1 2, 3 <- 4 5, 6 <- 7 8;    every rank reads 0, 3 and 6
 //
 // Where direct makes each rank read n - 1 messages, this makes it read about sqrt(n), or twice that for a first rank,
-// in two trips. It pays where reading costs more than a trip: not for a few bytes (docs/performance.md). The two-level
-// scheme of Karonis et al., "Exploiting Hierarchy in Parallel Computer Networks" (2000), with the groups that make it
-// cheapest where all ranks are equally near.
+// in two trips. It pays where reading costs more than a trip: not for a few bytes (docs/notebook/performance/tried.md).
+// The two-level scheme of Karonis et al., "Exploiting Hierarchy in Parallel Computer Networks" (2000), with the groups
+// that make it cheapest where all ranks are equally near.
 #include <algorithm>
 #include <utility>
 

@@ -1,5 +1,6 @@
 // One pass over a plan of one lane whose steps run once each, in slots that carry their data (Plan::one_pass). Most
-// small messages are such passes, so every instruction and every page of memory counts here (docs/performance.md).
+// small messages are such passes, so every instruction and every page of memory counts here
+// (docs/notebook/performance/small_call.md).
 //
 // Thread-safety: as Run.
 #pragma once

@@ -1,6 +1,7 @@
-// Measures a GPU, its driver and its host without Tutti. Tutti's design rests on these figures (docs/performance.md):
-// memory bandwidth by the blocks' way through the buffers, a graph's time for each launch by its edges, and the host's
-// time to launch one kernel behind and before the streams of several threads' ranks.
+// Measures a GPU, its driver and its host without Tutti. Tutti's design rests on these figures
+// (docs/notebook/performance/shared_gpu.md): memory bandwidth by the blocks' way through the buffers, a graph's time
+// for each launch by its edges, and the host's time to launch one kernel behind and before the streams of several
+// threads' ranks.
 //
 //   nvcc -O3 -std=c++20 -arch=sm_90 -cudart static -o limits scripts/gpu_kit/limits.cu -lcuda && ./limits
 #include <cuda.h>

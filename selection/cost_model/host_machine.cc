@@ -168,7 +168,8 @@ Processors ShareProcessors(int cores, int hosts, int ranks, int of_host) {
 
 NetworkCosts DefaultNetworkCosts(double bandwidth, bool by_processor, double crowding) {
   // Between two namespaces of one machine with two Zen 3 cores, half a round trip of 8 bytes takes 11 to 13 us, all of
-  // it system calls (docs/performance.md). On a network card the system calls are shorter; the rest is the trip itself.
+  // it system calls (docs/notebook/performance/between_hosts.md). On a network card the system calls are shorter; the
+  // rest is the trip itself.
   if (by_processor) return {bandwidth, {1, 1, 2}, 5.5 * crowding};
   return {bandwidth, {8, 8, 10}, 2};
 }

@@ -46,9 +46,9 @@ struct HostTraits {
   bool wide_caches = false;                         // they move 64 bytes a cycle
 };
 
-// Measured on virtual machines of two Zen 3 cores (docs/performance.md) and, for fetches and for an executor's bandwidth,
-// of two Zen 2 cores; with wide caches, of two Zen 4 cores. Ratios carry over to other hosts, absolute values do not.
-// `cores`: shared by the ranks.
+// Measured on virtual machines of two Zen 3 cores and, for fetches and for an executor's bandwidth, of two Zen 2 cores;
+// with wide caches, of two Zen 4 cores. Ratios carry over to other hosts, absolute values do not. `cores`: shared by
+// the ranks.
 HostCosts DefaultHostCosts(int cores, const HostTraits& traits = {});
 
 // TCP on interfaces of `bandwidth` GB/s. `by_processor`: there is no hardware, so sending takes most of the time.

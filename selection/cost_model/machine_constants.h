@@ -19,9 +19,10 @@ inline constexpr double kGpuChannelSkewUs = 0.04;
 // ib_write_bw post 2 to 4 million 8-byte messages a second from a core that does nothing else and polls one queue.
 inline constexpr double kProxyMessageUs = 1.0;
 
-// Shares of the bandwidth that a GPU's data sheet gives for its memory, seen on an H100 with 1 GiB (docs/performance.md).
-// The driver's copy reaches 0.89. The model takes that for blocks that share a step (Schedule::one_launch), which reached
-// 0.77 to 0.87. Blocks that have a contiguous part each, as channels do, reached 0.75 (all-reduce by 2 ranks).
+// Shares of the bandwidth that a GPU's data sheet gives for its memory, seen on an H100 with 1 GiB
+// (docs/notebook/performance/shared_gpu.md). The driver's copy reaches 0.89. The model takes that for blocks that share
+// a step (Schedule::one_launch), which reached 0.77 to 0.87. Blocks that have a contiguous part each, as channels do,
+// reached 0.75 (all-reduce by 2 ranks).
 inline constexpr double kGpuMemoryInTurn = 0.89, kGpuMemoryApart = 0.75;
 // The load of one access on such a memory. The unit is a slot, which blocks that have parts of their own write and read.
 constexpr double SlotsOfAnAccess(bool in_turn) { return (in_turn ? kGpuMemoryApart / kGpuMemoryInTurn : 1) / 2; }

@@ -6,7 +6,8 @@
 namespace tutti::tuner {
 namespace {
 
-// As measured on an H100 (docs/performance.md): peer memory moves every byte once, while the others' steps move some again.
+// As measured on an H100 (docs/notebook/performance/shared_gpu.md): peer memory moves every byte once, while the
+// others' steps move some again.
 TEST(TunerOfOneGpu, UsesItsMemoryWithMostOfItsBlocks) {
   constexpr double kH100 = 3352;  // GB/s
   constexpr int kBlocks = 264;

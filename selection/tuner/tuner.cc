@@ -32,7 +32,7 @@ constexpr std::size_t kPairwiseBytes = 64 * 1024;
 
 // Pieces of one launch do not wait for each other. Among its plans that differ by less, one with many channels is taken
 // while a channel moves more than so much: on an H100, 264 thread blocks reach 94 % of the copy's bandwidth, 96 reach 92
-// and 48 reach 77 (docs/gpu.md, 1 GiB), where the model takes 96 for enough.
+// and 48 reach 77 (docs/notebook/gpu/kernel.md, 1 GiB), where the model takes 96 for enough.
 constexpr double kAlikeInOneLaunch = 1.01;
 constexpr std::size_t kLittleOfAChannel = std::size_t{64} << 10;
 double AlikeOf(tuttiAlgorithm_t algorithm) {

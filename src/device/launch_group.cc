@@ -251,8 +251,8 @@ void LaunchGroup::Enqueue(Bundle& bundle) {
 
 // Names the nodes of the graph that the launch comes after, each once, and puts all streams right behind it. Events
 // would leave every earlier launch among the nodes that a stream's next work comes after: on an H100, a graph whose
-// launches each have an edge from all earlier ones takes 2 us more for each (docs/performance.md). The user orders a
-// graph against everything else.
+// launches each have an edge from all earlier ones takes 2 us more for each (docs/notebook/performance/shared_gpu.md).
+// The user orders a graph against everything else.
 void LaunchGroup::EnqueueCaptured(Bundle& bundle, std::uint64_t capture) {
   const auto& driver = device_.driver();
   const cuda_transport::CuStream leader = bundle.streams.front();

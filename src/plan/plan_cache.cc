@@ -45,7 +45,7 @@ bool BoundPlan::StreamsOutput(const Operation& asked) const {
   // An all-reduce in place has read what it overwrites a moment before, chunk by chunk. Those lines need not be read
   // again to be written, and most are still in the cache. Storing through the cache was faster until 2 to 8 ranks of two
   // cores touched five times the 24 MiB that they count on; from ten times on, 4 and 8 ranks were slower, 2 were not
-  // (docs/performance.md, what was tried).
+  // (docs/notebook/performance/tried.md).
   constexpr std::size_t kInPlace = 8;
   const bool overwrites = asked.in_place && asked.collective == schedule::Collective::all_reduce;
   return touched / (overwrites ? kInPlace : 1) > cached;

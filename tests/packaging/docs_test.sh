@@ -15,7 +15,7 @@ for page in README.md docs/tutorial_c.md; do
     fail "$page's example is not examples/all_reduce.c"
 done
 
-for page in *.md docs/*.md; do
+for page in *.md docs/*.md docs/notebook/*/*.md; do
   while read -r link; do
     [ -e "$(dirname "$page")/${link%%#*}" ] || fail "$page links to $link, which is not there"
   done < <(grep -oE '\]\([^)]+\)' "$page" | sed -E 's/^\]\(|\)$//g' | grep -vE '^(https?:|#)' || true)

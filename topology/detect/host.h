@@ -33,7 +33,7 @@ std::size_t CacheShareBytes(std::size_t reported, int cores);
 std::size_t CacheShareBytes(int cores);
 // Whether `rep movsb`, by which Linux copies between processes, is fast for any length, also from lines that another core
 // has written. (Intel's processors with ERMS and FSRM. AMD's Zen 4 has both bits, but its copies between processes were slow:
-// docs/performance.md, where data lie in a slot.)
+// docs/notebook/performance/slots.md.)
 bool HasFastStringCopies();
 // Whether the caches move 64 bytes a cycle: AMD's Zen 4 and later. For other processors this says no; nobody has looked.
 bool HasWideCaches();

@@ -1,6 +1,6 @@
 // Picks the connection to look at next without asking the system about all of them: asking is one more system call
-// before the one that receives, a tenth of a small message's time (docs/performance.md). A line that has just received
-// will receive again, and among those the one that has been quiet longest is likely to be next.
+// before the one that receives, a tenth of a small message's time (docs/notebook/performance/between_hosts.md). A line
+// that has just received will receive again, and among those the one that has been quiet longest is likely to be next.
 //
 // Thread-safety: one thread at a time.
 #pragma once

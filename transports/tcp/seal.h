@@ -6,8 +6,9 @@
 // because a sender must not change the user's memory.
 //
 // Uses OpenSSL's libcrypto, which runs this mode by the processor's own instructions on x86 and ARM: its proofs take a
-// quarter of the time of libsodium's (docs/performance.md). No configuration file changes the separate context in which
-// it is used, and the context exists until the process is gone, whatever other code uses or cleans up OpenSSL.
+// quarter of the time of libsodium's (docs/notebook/performance/protection.md). No configuration file changes the
+// separate context in which it is used, and the context exists until the process is gone, whatever other code uses or
+// cleans up OpenSSL.
 //
 // Thread-safety: one thread at a time.
 #pragma once

@@ -31,7 +31,8 @@ struct LaneCache {
   cuda_transport::DeviceFillEnd fills[kCachedFills];
   cuda_transport::DeviceEmptyEnd empties[kCachedEmpties];
   cuda_transport::DeviceReader readers[kCachedReaders];
-  // The lane keeps these here and not in registers, because the loops that move data need the registers (docs/gpu.md).
+  // The lane keeps these here and not in registers, because the loops that move data need the registers
+  // (docs/notebook/gpu/compiler.md).
   DeviceRank* rank;
   std::uint64_t* progress;  // of all lanes of the queue
   const std::byte* steps;   // the lane's table, cached or in place

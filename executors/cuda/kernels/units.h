@@ -60,7 +60,7 @@ class Batch {
 
 // The other blocks that share a move; zero: this block moves it alone. They take batches in turn, so that every batch
 // begins at a multiple of its length and all blocks have as much to do. On an H100, an all-reduce whose blocks have a
-// contiguous part each, from any cache line on, takes 9 % longer (docs/performance.md).
+// contiguous part each, from any cache line on, takes 9 % longer (docs/notebook/performance/shared_gpu.md).
 struct Share {
   std::uint32_t before, others;  // blocks
 };
