@@ -17,7 +17,7 @@ using std::chrono::microseconds;
 // saves; after a scheduler tick (1 to 4 ms), every thread that wanted the core has had it.
 constexpr microseconds kPatience{4000};
 // The same next to computing threads. A yielding thread stays runnable, so the scheduler still gives it CPU time: of
-// two cores the waiting threads get one, and the computing ones share the other (docs/notebook/performance/tried.md).
+// two cores the waiting threads get one, and the computing ones share the other (docs/notebook/parallel/overlap.md).
 // So this is not much longer than a wake-up.
 constexpr microseconds kPatienceBeside{100};
 // With a core for every rank: long enough for a peer's chunk (a few us) and for most skew between ranks.

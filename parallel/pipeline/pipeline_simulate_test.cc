@@ -148,7 +148,7 @@ TEST(PipelineSimulate, OneForwardOneBackwardIsNeverLonger) {
     EXPECT_LE(alternating, all_first + 1e-9) << stages << " stages, " << microbatches << " microbatches";
     shortest = std::min(shortest, alternating / all_first);
   }
-  RecordProperty("shortest", std::to_string(shortest));  // for docs/parallel_pipeline.md
+  RecordProperty("shortest", std::to_string(shortest));  // for docs/notebook/parallel/bubbles.md
 }
 
 TEST(PipelineSimulate, NamesWhatDoesNotFit) {
