@@ -1,4 +1,5 @@
-# Makes Markdown of a table in tab-separated columns; its first lines may be comments, which become a paragraph.
+# Makes Markdown of a table in tab-separated columns; its first lines may be comments, which become a paragraph. A long
+# text that the row above has, too, becomes "as above".
 BEGIN { FS = "\t" }
 /^# / {
   sub(/^# /, "")
@@ -12,7 +13,10 @@ BEGIN { FS = "\t" }
   gsub(/`/, "'")
   gsub(/\*/, "\\*")
   row = "|"
-  for (i = 1; i <= NF; ++i) row = row " " $i " |"
+  for (i = 1; i <= NF; ++i) {
+    row = row " " (length($i) > 60 && $i == above[i] ? "as above" : $i) " |"
+    above[i] = $i
+  }
   if (!heading) print ""
   print row
   if (!heading) {
