@@ -66,7 +66,6 @@ environment=$(dirname "$tutti")/../interop/nccl/tutti_nccl_environment_table
 "$tutti" topo --topo topology/testdata/dgx1v.xml --nodes 2 --svg docs/pictures/topology-dgx1v.svg >/dev/null
 "$tutti" simulate --published selection/simulator/testdata/published.csv | between docs/simulator.md published
 "$tutti" simulate --claims docs/pictures
-awk -f scripts/tsv_table.awk docs/data/nccl_frameworks.tsv | between docs/nccl_frameworks.md nccl_frameworks
 # The cost model predicts the cells of `gpu_kit.sh run measure`. Once they have been measured, predictions must not change.
 notes=docs/notebook/gpu
 if [ ! -f $notes/gpu_measure.json ]; then

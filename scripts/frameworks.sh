@@ -7,7 +7,7 @@
 # (default build/release) holds a build of Tutti. If it lacks the stand-in, because it was made without CUDA's headers,
 # the script makes a build in FOLDER, with the compiler and headers that PyPI has.
 #   --installed   installs nothing; exits with 77 if FOLDER lacks something. An empty FOLDER is $TUTTI_FRAMEWORKS_DIR
-#   --record      also writes docs/data/nccl_frameworks.tsv, from which scripts/docs.sh makes the table
+#   --record      also writes docs/notebook/frameworks/nccl_frameworks.tsv (see libnccl.md there)
 #   PYTHON        the Python for the virtual environment, default python3
 #   NCCL_TESTS, NCCL_TESTS_RANKS   as in scripts/nccl-tests.sh; default all tests, with "2 4" ranks
 set -euo pipefail
@@ -215,7 +215,7 @@ run "vLLM: NCCL wrapper" "$vllm" 2 120 vllm_wrapper.py "$wrapper"
 run "CuPy: NCCL binding" "$cupy" 2 120 cupy_binding.py
 run_nccl_tests
 
-[[ -z $record ]] || cp "$results" "$root/docs/data/nccl_frameworks.tsv"
+[[ -z $record ]] || cp "$results" "$root/docs/notebook/frameworks/nccl_frameworks.tsv"
 say "results: $results; output: $logs"
 if ((failures > 0)); then
   say "$failures FAILED"

@@ -7,7 +7,7 @@
 #   check    IMB's collectives with IMB's own checks, with the layer: an error for each wrong cell
 #   mpi4py   its test-suite, with and without: which tests do not pass
 #   hpcc     hpcc with a small input, with and without: which of its own tests fail
-#   times    IMB's times, with and without, into docs/data/mpi_imb.csv. Wants an otherwise idle machine
+#   times    IMB's times, with and without, into docs/notebook/frameworks/mpi_imb.csv. Wants an otherwise idle machine
 #   MPIS     which MPIs, default "impi mpich5 openmpi5"
 #   RANKS    how many ranks, default "2 4"
 #   REPEATS  pairs of runs of which the times are the medians, default 9
@@ -59,6 +59,6 @@ fi
 failures=0
 for step in $steps; do
   python3 "$root/scripts/mpi_compare.py" "$step" --folder "$folder" --layers "$build/interop/pmpi" \
-    --data "$root/docs/data" --repeats "${REPEATS:-9}" --sync "${SYNC:-on}" --ranks ${RANKS:-2 4} --mpis "${mpis[@]}" || failures=1
+    --data "$root/docs/notebook/frameworks" --repeats "${REPEATS:-9}" --sync "${SYNC:-on}" --ranks ${RANKS:-2 4} --mpis "${mpis[@]}" || failures=1
 done
 exit "$failures"

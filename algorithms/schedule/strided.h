@@ -1,5 +1,6 @@
 // A buffer whose elements are not contiguous: a tensor, or a part of one. Its *packed* bytes, the elements in row-major
-// order, are moved; this file says where each of them lies, so that no packing is needed.
+// order, are moved; this file says where each of them lies, so that no packing is needed. Algorithms, protocols, prices
+// and proofs are those of the plain collectives. Peers read slots, not a strided tensor, so its side has no zero-copy.
 //
 // The host walks from run to run with a cursor; each GPU thread computes its own places. The code for both is constant
 // expressions, so that one compiler's tests hold for the other's code.

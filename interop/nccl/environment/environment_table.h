@@ -1,4 +1,4 @@
-// NCCL's environment variables, and what each means here: one table for the code, the log and docs/nccl.md.
+// NCCL's environment variables, and what each means here: one table for code, log and docs/nccl_environment.md.
 //
 // Thread-safety: constants and pure functions.
 #pragma once

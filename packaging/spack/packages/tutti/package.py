@@ -1,4 +1,4 @@
-# Tutti for Spack (docs/installing.md). Works in Spack 0.23 and in 1.x.
+# Tutti for Spack (docs/installing.md). Written for Spack 0.23 and 1.x; not built by either yet.
 try:  # since Spack 1.0, whose packages live in repositories of their own
     from spack_repo.builtin.build_systems.cmake import CMakePackage
 except ImportError:
