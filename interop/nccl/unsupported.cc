@@ -64,7 +64,7 @@ ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t* config) {
              static_cast<int>(NCCL_ENCRYPTION_MODE_NONE), static_cast<int>(NCCL_ENCRYPTION_MODE_PSK));
     }
     Refuse(ncclInvalidUsage,
-           "ncclSetEncryption: Tutti authenticates its connections but does not encrypt them; run it inside an "
-           "encrypted network");
+           "ncclSetEncryption: Tutti takes no key from the program; set TUTTI_DATA_PROTECTION=encrypt, which encrypts "
+           "data between hosts over TCP with keys of the job's own");
   });
 }

@@ -75,7 +75,7 @@ TEST(NcclConfigured, EncryptionIsRefused) {
     EXPECT_TRUE(Ok(ncclSetEncryption(&config)));
     config.mode = NCCL_ENCRYPTION_MODE_PSK;
     config.psk = "secret";
-    EXPECT_TRUE(Fails(ncclSetEncryption(&config), ncclInvalidUsage, "authenticates its connections"));
+    EXPECT_TRUE(Fails(ncclSetEncryption(&config), ncclInvalidUsage, "TUTTI_DATA_PROTECTION=encrypt"));
     config.mode = 7;
     EXPECT_TRUE(Fails(ncclSetEncryption(&config), ncclInvalidArgument, "mode is 7"));
     EXPECT_TRUE(Fails(ncclSetEncryption(nullptr), ncclInvalidArgument, "config is NULL"));
