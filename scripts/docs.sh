@@ -64,7 +64,8 @@ environment=$(dirname "$tutti")/../interop/nccl/tutti_nccl_environment_table
 "$tutti" topo --table topology/testdata | awk -f scripts/markdown_csv.awk >docs/notebook/topology/rings.csv
 "$tutti" topo --topo topology/testdata/dgxh100.xml --nodes 2 --svg docs/pictures/topology-dgxh100.svg >/dev/null
 "$tutti" topo --topo topology/testdata/dgx1v.xml --nodes 2 --svg docs/pictures/topology-dgx1v.svg >/dev/null
-"$tutti" simulate --published selection/simulator/testdata/published.csv | scripts/draw_published.py docs | between docs/simulator.md published
+"$tutti" simulate --published selection/simulator/testdata/published.csv | scripts/draw_published.py docs |
+  between docs/simulator.md published
 "$tutti" simulate --claims docs/pictures
 awk -f scripts/tsv_table.awk docs/data/nccl_frameworks.tsv | between docs/nccl_frameworks.md nccl_frameworks
 # The cost model predicts the cells of `gpu_kit.sh run measure`. Once they have been measured, predictions must not change.
