@@ -61,10 +61,11 @@ scripts/draw_performance.py docs/pictures
 scripts/nccl_functions.py table | between docs/nccl.md "nccl functions"
 environment=$(dirname "$tutti")/../interop/nccl/tutti_nccl_environment_table
 [ ! -x "$environment" ] || "$environment" | between docs/nccl_environment.md environment
-"$tutti" topo --table topology/testdata | between docs/topology.md rings
+"$tutti" topo --table topology/testdata | awk -f scripts/markdown_csv.awk >docs/notebook/topology/rings.csv
 "$tutti" topo --topo topology/testdata/dgxh100.xml --nodes 2 --svg docs/pictures/topology-dgxh100.svg >/dev/null
 "$tutti" topo --topo topology/testdata/dgx1v.xml --nodes 2 --svg docs/pictures/topology-dgx1v.svg >/dev/null
-"$tutti" simulate --published selection/simulator/testdata/published.csv | between docs/simulator.md published
+"$tutti" simulate --published selection/simulator/testdata/published.csv | scripts/draw_published.py docs |
+  between docs/simulator.md published
 "$tutti" simulate --claims docs/pictures
 # The cost model predicts the cells of `gpu_kit.sh run measure`. Once they have been measured, predictions must not change.
 notes=docs/notebook/gpu

@@ -1,5 +1,6 @@
 // The one table of a machine's computing costs (link_constants.h in topology/ is the one of links). Calibrated once per
-// type of machine, never per measurement; docs/simulator.md compares the outcome with published measurements.
+// type of machine, never per measurement; docs/notebook/simulator/published.md compares the outcome with published
+// measurements.
 //
 // Thread-safety: constants and pure functions.
 #pragma once

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that the tables in docs/topology.md and docs/settings.md match the tool's output, and that the tool draws a
-# machine and writes a topology that it can read back.
+# Checks that docs/notebook/topology/rings.csv and the table in docs/settings.md match the tool's output, and that the tool
+# draws a machine and writes a topology that it can read back.
 #   tool_docs_test.sh PATH-OF-TUTTI SOURCE_DIR
 set -euo pipefail
 tutti=$1
@@ -10,8 +10,8 @@ trap 'rm -r "$scratch"' EXIT
 
 # made_part PAGE NAME: prints the text between the markers of that name.
 made_part() { sed -n "/^<!-- made: $2 -->\$/,/^<!-- end: $2 -->\$/p" "$1" | sed '1d;$d'; }
-diff <(made_part docs/topology.md rings) <("$tutti" topo --table topology/testdata) ||
-  { echo "docs/topology.md is out of date: run scripts/docs.sh" && exit 1; }
+diff docs/notebook/topology/rings.csv <("$tutti" topo --table topology/testdata | awk -f scripts/markdown_csv.awk) ||
+  { echo "docs/notebook/topology/rings.csv is out of date: run scripts/docs.sh" && exit 1; }
 diff <(made_part docs/settings.md settings) <("$tutti" settings --markdown) ||
   { echo "docs/settings.md is out of date: run scripts/docs.sh" && exit 1; }
 

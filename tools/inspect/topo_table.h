@@ -1,4 +1,4 @@
-// The table of rings in docs/topology.md: every description in a directory, on one host and on several.
+// The table of rings, docs/notebook/topology/rings.csv: every description in a directory, on one host and on several.
 //
 // Thread-safety: pure function of the files.
 #pragma once

@@ -27,7 +27,7 @@ class PlanRanking {
               TimeSource source);
 
   // At most `most`, by price or by simulation, according to the source. A simulated time may be shorter than its price
-  // (docs/selection.md says how often), and a simulated ranking is only as reliable as that.
+  // (docs/notebook/selection/choices.md says by how much), and a simulated ranking is only as reliable as that.
   std::vector<Evaluated> Fastest(std::size_t most, const Filter& filter);
   Evaluated Of(const Strategy& strategy);
   // The number of strategies that take less than `seconds`.

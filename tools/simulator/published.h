@@ -1,4 +1,5 @@
-// Published measurements next to the simulator's predictions: docs/simulator.md's table.
+// Published measurements next to the simulator's predictions, from which scripts/draw_published.py makes the tables and
+// the picture of docs/simulator.md.
 //
 // Thread-safety: pure functions.
 #pragma once
