@@ -5,7 +5,15 @@ import re
 from campaign.trial import INTERRUPTIONS, REACHABLE, SILENT, TOO_LONG_MS
 
 # The sorts of fault, in the order of the table's columns.
-SORTS = ["hung", "crashed", "wrong", "unnamed", "false alarm", "apart", "undone"]
+SORTS = [
+    "hung",  # a survivor did not end, or failed later than docs/faults.md states
+    "crashed",  # it ended without a message
+    "wrong",  # a result
+    "unnamed",  # a message blames no rank, or the wrong one
+    "false alarm",
+    "apart",  # survivors did not continue with the ranks they should
+    "undone",  # the trial's fault could not be caused
+]
 # The trial is not judged and not failed, because the machine was too slow for it or stood still.
 VOID = "void"
 # A shorter standstill excuses nothing, because every timeout in a trial is at least a second. The sorts of fault in
