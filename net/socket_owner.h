@@ -2,7 +2,9 @@
 // this machine: a process may bind any address of the machine, and any device, before it connects.
 //
 // Sources: the kernel's socket diagnostics (NETLINK_SOCK_DIAG), or /proc/net/tcp where a filter refuses them. Both show
-// this thread's network namespace alone. A source counts only if it also knows this process's own end.
+// this thread's network namespace alone. A source counts only if it also knows this process's own end. A file that only
+// the user can read would prove the same, but would have to be removed after `kill -9`; a second socket for each connection
+// would have to be tied to it.
 //
 // Thread-safety: a function without state.
 #pragma once

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "tools/commands.h"
 #include "tools/json.h"
@@ -12,13 +13,16 @@
 namespace tutti::tools {
 namespace {
 
-// The table in docs/settings.md.
+// The table in docs/settings.md, which says that "0 to 16" means whole numbers.
 void PrintTable() {
   fmt::print("| variable | takes | default | meaning |\n|---|---|---|---|\n");
+  constexpr std::string_view kNumber = "a whole number from ";
   const auto docs = SettingDocs();
   for (std::size_t i = 0; i < docs.size(); ++i) {
     const auto standard = SettingText(Settings{}, i);
-    fmt::print("| `{}` | {} | {} | {} |\n", docs[i].name, docs[i].allowed, standard.empty() ? "" : "`" + standard + "`",
+    std::string_view takes = docs[i].allowed;
+    if (takes.starts_with(kNumber)) takes.remove_prefix(kNumber.size());
+    fmt::print("| `{}` | {} | {} | {} |\n", docs[i].name, takes, standard.empty() ? "" : "`" + standard + "`",
                docs[i].meaning);
   }
 }

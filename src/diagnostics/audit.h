@@ -3,7 +3,8 @@
 //
 // After a collective that may end alone (operation.h), every few operations the rank looks at one other rank of this
 // host, the witness, until the witness has begun the same collective. All ranks of a host have the same witness, except
-// the witness itself, which has another. So of two ranks that differ, at least one differs from its own witness.
+// the witness itself, which has another. So of two ranks that differ, at least one differs from its own witness. It fails,
+// and counts its failure in the control block of the host's first rank, where the audits of the others see it.
 //
 // Thread-safety: used by one thread at a time, the one that drives the communicator.
 #pragma once

@@ -1,5 +1,5 @@
 // The atomics' memory: C++20's rules for relaxed, acquire, release and sequentially consistent operations and fences,
-// implemented with views (docs/memory-model.md explains how, and where this differs from the standard's text).
+// implemented with views (view.h). docs/memory-model.md says where this differs from the standard's text.
 //
 // Thread-safety: one thread; the model's threads are fibers of it.
 #pragma once

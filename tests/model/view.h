@@ -1,5 +1,6 @@
 // A thread's knowledge about memory. In the model no store overwrites another: each location keeps its stores in
-// modification order, and a thread may read any that is not older than what it knows.
+// modification order, and a thread may read any that is not older than what it knows. An acquire load adopts the view that
+// a release store attached to its value.
 //
 // Thread-safety: value types.
 #pragma once

@@ -1,11 +1,33 @@
-"""Judges the output of a trial's ranks (see tests/faults/host_rank.cc): finds all faults, by sort."""
+"""Judges the output of a trial's ranks (see tests/faults/host_rank.cc): finds all faults, by sort.
+
+What each kind of fault must lead to:
+- none, stop (SIGSTOP for up to twice the silence), slow (a rank computes between operations), strangers (on all ports of
+  a host), flooded (thousands of strangers, while a rank computes for longer than the silence), link_flap,
+  partition_healed_soon: no alarm.
+- kill, kill_several (at once, or one after the other), flooded_shrink (one rank ends while another computes and is
+  flooded), power_off, abort: the others name a rank that is gone, and go on without those that are gone.
+- revoke, mismatch (another count, operator or collective): all name the rank that did it, and go on together.
+- link_down, partition: each side names a rank beyond the cut, and goes on with exactly its own ranks.
+- nic_down (one interface of two): no alarm where nothing went over it; else as above, and all go on together.
+- partition_healed_late (at a random moment from the silence on): as partition, but ranks may move to the other side, one
+  by one or all. A rank that was in reach of a communicator's lowest rank from the start is not left out of it unless it
+  moved, and a rank that comes too late is informed. Communicators never overlap.
+"""
 
 import re
 
 from campaign.trial import INTERRUPTIONS, REACHABLE, SILENT, TOO_LONG_MS
 
 # The sorts of fault, in the order of the table's columns.
-SORTS = ["hung", "crashed", "wrong", "unnamed", "false alarm", "apart", "undone"]
+SORTS = [
+    "hung",  # a survivor did not end, or failed later than docs/faults.md states
+    "crashed",  # it ended without a message
+    "wrong",  # a result
+    "unnamed",  # a message blames no rank, or the wrong one
+    "false alarm",
+    "apart",  # survivors did not continue with the ranks they should
+    "undone",  # the trial's fault could not be caused
+]
 # The trial is not judged and not failed, because the machine was too slow for it or stood still.
 VOID = "void"
 # A shorter standstill excuses nothing, because every timeout in a trial is at least a second. The sorts of fault in
