@@ -16,9 +16,10 @@
  *
  * Errors        Every function returns a tuttiResult_t. tuttiGetLastError() gives the full message: argument, rank,
  *               host, process, operation and sequence number. No function aborts or writes to stdout.
- *               After tuttiRemoteError, tuttiSystemError, tuttiInternalError or tuttiTimeoutError a communicator is
- *               dead: only its getters, tuttiCommAbort and tuttiCommDestroy may follow. tuttiInvalidArgument from a
- *               call that checks its own arguments leaves the communicator alive; that call has sent nothing.
+ *               After tuttiRemoteError, tuttiSystemError, tuttiInternalError or tuttiTimeoutError, and after
+ *               tuttiInvalidUsage for calls that do not match, a communicator is dead: only its getters,
+ *               tuttiCommShrink, tuttiCommAbort and tuttiCommDestroy may follow. tuttiInvalidArgument from a call that
+ *               checks its own arguments leaves the communicator alive; that call has sent nothing.
  * Threads       Different communicators may be used from different threads at the same time. Calls on one
  *               communicator may come from any thread, one at a time; a second one waits for the first.
  *               tuttiCommAbort, tuttiCommGetAsyncError and the getters may be called at any time from any thread.
