@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 17> kOthers = {
     "TUTTI_ANY_PROCESSOR", "TUTTI_BASH",      "TUTTI_BENCH", "TUTTI_CLUSTER", "TUTTI_CUBLAS", "TUTTI_CUDA",
     "TUTTI_EXAMPLES",      "TUTTI_FRAMEWORK", "TUTTI_HOME",  "TUTTI_LIBRARY", "TUTTI_MPI",    "TUTTI_NCCL_EXAMPLE",
-    "TUTTI_NVCC",          "TUTTI_STANDIN",   "TUTTI_SUITE", "TUTTI_TEST",    "TUTTI_TORCH"};
+    "TUTTI_NVCC",          "TUTTI_FAKE_GPU",  "TUTTI_SUITE", "TUTTI_TEST",    "TUTTI_TORCH"};
 
 // Letters to change, add or leave out (V. Levenshtein, "Binary codes capable of correcting deletions, insertions and
 // reversals", 1966).

@@ -27,7 +27,7 @@ TEST(UnknownSettings, AreToldWithoutANearOne) {
 
 TEST(UnknownSettings, KnownOnesAndOthersVariablesAreNot) {
   for (const auto* entry :
-       {"TUTTI_ALGO=ring", "TUTTI_STANDIN_APART=1", "TUTTI_TEST_NET=x", "HOME=/", "NOTTUTTI_X=1", ""}) {
+       {"TUTTI_ALGO=ring", "TUTTI_FAKE_GPU_APART=1", "TUTTI_TEST_NET=x", "HOME=/", "NOTTUTTI_X=1", ""}) {
     EXPECT_EQ(Told(entry), "") << entry;
   }
 }

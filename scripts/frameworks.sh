@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Starts programs of others on our libnccl on a machine without a GPU, with the stand-in's driver and runtime
-# (testing/fake_cuda): the newest PyTorch with CUDA, vLLM's NCCL wrapper, CuPy's NCCL binding and nccl-tests. Prints a
+# Starts programs of others on our libnccl on a machine without a GPU, with the fake GPU's driver and runtime
+# (testing/fake_gpu): the newest PyTorch with CUDA, vLLM's NCCL wrapper, CuPy's NCCL binding and nccl-tests. Prints a
 # line for each and exits with 1 unless all passed (docs/nccl_frameworks.md).
 #   scripts/frameworks.sh [--installed] [--record] FOLDER [BUILD_DIR]
 # Installs into FOLDER what is not there yet (6 GB, from PyPI and GitHub), and leaves nothing elsewhere. BUILD_DIR
-# (default build/release) holds a build of Tutti. If it lacks the stand-in, because it was made without CUDA's headers,
+# (default build/release) holds a build of Tutti. If it lacks the fake GPU, because it was made without CUDA's headers,
 # the script makes a build in FOLDER, with the compiler and headers that PyPI has.
 #   --installed   installs nothing; exits with 77 if FOLDER lacks something. An empty FOLDER is $TUTTI_FRAMEWORKS_DIR
 #   --record      also writes docs/notebook/frameworks/nccl_frameworks.tsv (see libnccl.md there)
@@ -121,29 +121,29 @@ fi
 export NVCC
 [[ -x $NVCC ]] || say "there is no CUDA compiler: $NVCC"
 
-if [[ ! -e $build/testing/fake_cuda/nvml/libnvidia-ml.so.1 ]]; then
-  [[ -z $installed ]] || { say "$build has no stand-in: it was made without CUDA's headers" && exit 77; }
-  [[ -x $NVCC ]] || give_up "$build has no stand-in of the CUDA runtime, and without a CUDA compiler none can be built"
-  say "$build has no stand-in of the CUDA runtime: making a build in $folder/build"
+if [[ ! -e $build/testing/fake_gpu/nvml/libnvidia-ml.so.1 ]]; then
+  [[ -z $installed ]] || { say "$build has no fake GPU: it was made without CUDA's headers" && exit 77; }
+  [[ -x $NVCC ]] || give_up "$build has no CUDA runtime of the fake GPU, and without a CUDA compiler none can be built"
+  say "$build has no CUDA runtime of the fake GPU: making a build in $folder/build"
   cuda=$(dirname "$(dirname "$NVCC")")
   build=$folder/build
   if ! { CUDA_HOME=$cuda cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
     -DTUTTI_NVCC="$NVCC" -DTUTTI_CUDA_INCLUDE="$cuda/include" >"$folder/cmake.log" 2>&1 &&
     cmake --build "$build" --parallel "$(nproc)" >>"$folder/cmake.log" 2>&1 \
-      --target tutti_nccl tutti_standin_driver tutti_standin_runtime tutti_standin_nvml; }; then
+      --target tutti_nccl tutti_fake_gpu_driver tutti_fake_gpu_runtime tutti_fake_gpu_nvml; }; then
     tail -n 20 "$folder/cmake.log"
     give_up "that build failed; all of its output is in $folder/cmake.log"
   fi
 fi
 build=$(cd "$build" && pwd)
-standin=$build/testing/fake_cuda
+fake_gpu=$build/testing/fake_gpu
 library=$build/interop/nccl/lib/libnccl.so.2
 
 # --- Tests.
 
 # PyTorch's libraries look for NVIDIA's in their own folders first, so ours are loaded before any.
-environment=(env "LD_LIBRARY_PATH=$standin" "LD_PRELOAD=$standin/libcudart.so.13:$library" "FRAMEWORKS_NCCL=$library"
-             "VLLM_NCCL_SO_PATH=$library" TUTTI_STANDIN_DEVICES=4 "PYTHONPATH=$tests" PYTHONDONTWRITEBYTECODE=1)
+environment=(env "LD_LIBRARY_PATH=$fake_gpu" "LD_PRELOAD=$fake_gpu/libcudart.so.13:$library" "FRAMEWORKS_NCCL=$library"
+             "VLLM_NCCL_SO_PATH=$library" TUTTI_FAKE_GPU_DEVICES=4 "PYTHONPATH=$tests" PYTHONDONTWRITEBYTECODE=1)
 failures=0
 
 # Adds the row to the results, and says what it is about.
@@ -206,7 +206,7 @@ run "PyTorch: NCCL process group" "$torch" 2 180 torch_group.py
 run "PyTorch: NCCL process group" "$torch" 4 180 torch_group.py
 # Memory is mapped piece by piece, for which PyTorch asks NVIDIA's management library.
 plain=("${environment[@]}")
-environment+=("LD_LIBRARY_PATH=$standin:$standin/nvml" PYTORCH_ALLOC_CONF=expandable_segments:True)
+environment+=("LD_LIBRARY_PATH=$fake_gpu:$fake_gpu/nvml" PYTORCH_ALLOC_CONF=expandable_segments:True)
 run "PyTorch: the same with expandable segments" "$torch" 2 180 torch_group.py
 environment=("${plain[@]}")
 run "PyTorch: a rank is lost, next call" "$torch" 3 180 torch_lost_rank.py -- --lost 2

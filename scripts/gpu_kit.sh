@@ -6,7 +6,7 @@
 #     --arch SM     the GPU's compute capability without the dot; default: 90 (H100, H200)
 #     --build DIR   an existing build with GPU kernels; default: builds build/gpu_kit for that architecture
 #     --out DIR     default: build/gpu_kit/kit
-#   scripts/gpu_kit.sh rehearse [--kit DIR]     runs the packed folder in an empty root over the stand-in for a GPU, with
+#   scripts/gpu_kit.sh rehearse [--kit DIR]     runs the packed folder in an empty root over the fake GPU, with
 #                                               tiny sizes: is the kit complete, and are its steps right?
 #   .../kit/gpu_kit.sh run CALL [OPTIONS]       on the machine with the GPU: gpu_kit/run.sh
 set -euo pipefail
@@ -86,11 +86,11 @@ pack() {
   [ "$bytes" -le $((64 << 20)) ] || { echo "$0: that is more than 64 MiB" >&2 && exit 1; }
 }
 
-# A root with a shell, its tools, the C library, and the stand-in in the place of the GPU's driver: nothing else.
+# A root with a shell, its tools, the C library, and the fake GPU in the place of the GPU's driver: nothing else.
 rehearse() {
-  local standin=${STANDIN:-build/gpu_kit/testing/fake_cuda} root name file
+  local fake_gpu=${FAKE_GPU:-build/gpu_kit/testing/fake_gpu} root name file
   [ -d "$kit" ] || { echo "$0: there is no $kit: pack it first" >&2 && exit 2; }
-  [ -n "${STANDIN:-}" ] || cmake --build build/gpu_kit --target tutti_standin_driver
+  [ -n "${FAKE_GPU:-}" ] || cmake --build build/gpu_kit --target tutti_fake_gpu_driver
   root=$(mktemp -d)
   trap "rm -rf '$root'" EXIT
   mkdir -p "$root"/{bin,lib64,usr/lib/driver,proc,dev/shm,tmp,kit}
@@ -100,13 +100,13 @@ rehearse() {
     file=$(command -v "$name") || continue
     cp -L "$file" "$root/bin/$name"
   done
-  for file in "$root"/bin/* "$standin/libcuda.so.1" "$standin/tutti-standin-processor"; do
+  for file in "$root"/bin/* "$fake_gpu/libcuda.so.1" "$fake_gpu/tutti-fake-gpu-processor"; do
     ldd "$file" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $3 } $1 ~ /^\// { print $1 }' || true
   done | sort -u | while read -r file; do
     case $file in /lib64/*) cp -L "$file" "$root/lib64/" ;; *) cp -L "$file" "$root/usr/lib/" ;; esac
   done
   for name in libc.so.6 libm.so.6 libresolv.so.2; do cp -L "$(ldconfig -p | awk -v n="$name" '$1 == n { print $NF; exit }')" "$root/usr/lib/"; done
-  cp -L "$standin/libcuda.so.1" "$standin/tutti-standin-processor" "$root/usr/lib/driver/"
+  cp -L "$fake_gpu/libcuda.so.1" "$fake_gpu/tutti-fake-gpu-processor" "$root/usr/lib/driver/"
   cp -r "$kit/." "$root/kit/"
   # NCCL's place is taken by Tutti's own libnccl, if there is one, to see that the comparison is made.
   [ ! -f "${NCCL:-}" ] || cp -L "$NCCL" "$root/usr/lib/driver/libnccl.so.2"
@@ -117,7 +117,7 @@ rehearse() {
   [ "$(id -u)" -eq 0 ] || as=(--map-root-user)
   for call in correct measure compare; do
     unshare "${as[@]}" --mount --pid --fork --kill-child bash -c "$inside" "$root" REHEARSAL=1 \
-      ${STANDIN_DEVICES:+TUTTI_STANDIN_DEVICES=$STANDIN_DEVICES} /kit/gpu_kit.sh run "$call" --results /tmp/results || status=$?
+      ${FAKE_GPU_DEVICES:+TUTTI_FAKE_GPU_DEVICES=$FAKE_GPU_DEVICES} /kit/gpu_kit.sh run "$call" --results /tmp/results || status=$?
   done
   [ -z "$out" ] || { mkdir -p "$out" && cp -r "$root/tmp/results/." "$out/"; }
   return "$status"

@@ -5,14 +5,14 @@
 #
 # NCCL_TESTS_DIR is a checkout of https://github.com/NVIDIA/nccl-tests; BUILD_DIR (default build) holds a build of Tutti
 # with its tests. nvcc compiles the unchanged nccl-tests against our nccl.h, and they are linked with our libnccl and
-# the stand-in for the CUDA runtime (testing/fake_cuda). Each test runs with 1 to 8 ranks, as devices of one thread (-g)
+# the fake GPU's CUDA runtime (testing/fake_gpu). Each test runs with 1 to 8 ranks, as devices of one thread (-g)
 # and as threads (-t), with all types and operators, and must find no errors. A run with a deliberately corrupted result
 # must find exactly the corrupted element. Prints a table of the numbers of wrong elements.
 #
 #   NCCL_INCLUDE, NCCL_LIB  directories of another nccl.h and another libnccl.so.2
 #   NCCL_TESTS              tests to run, default all
 #   NCCL_TESTS_RANKS        numbers of ranks, default "1 2 3 4 5 6 7 8"
-#   TUTTI_STANDIN_SYNC      default 0: streams as on a GPU; 1: the caller does all work (testing/fake_cuda/README.md)
+#   TUTTI_FAKE_GPU_SYNC      default 0: streams as on a GPU; 1: the caller does all work (testing/fake_gpu/README.md)
 #   JOBS                    parallel compilers, default 1
 set -euo pipefail
 
@@ -21,7 +21,7 @@ source=$(cd "$1" && pwd)
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${2:-$root/build}" && pwd)
 library=${NCCL_LIB:-$build/interop/nccl/lib}
-standin=$build/testing/fake_cuda
+fake_gpu=$build/testing/fake_gpu
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 cuda_include=$(cd "$(dirname "$nvcc")/../include" && pwd)
 out=$build/nccl-tests
@@ -33,7 +33,7 @@ read -ra tests <<<"${NCCL_TESTS:-all_reduce all_gather reduce_scatter reduce bro
 read -ra ranks <<<"${NCCL_TESTS_RANKS:-1 2 3 4 5 6 7 8}"
 run_limit=300 # seconds for one run of a test
 
-for file in "$include/nccl.h" "$library/libnccl.so.2" "$standin/libcudart.so.13" "$standin/libcuda.so.1"; do
+for file in "$include/nccl.h" "$library/libnccl.so.2" "$fake_gpu/libcudart.so.13" "$fake_gpu/libcuda.so.1"; do
   [[ -f $file ]] || { echo "$0: $file is not there" >&2; exit 2; }
 done
 
@@ -65,14 +65,14 @@ done
 while ((running-- > 0)); do wait -n; done
 
 for test in "${tests[@]}"; do
-  "${CXX:-c++}" -o "$out/$test" "$out/$test.o" "${objects[@]}" -L"$library" -l:libnccl.so.2 -L"$standin" -l:libcudart.so.13 \
-    -lpthread -Wl,-rpath-link,"$build:$standin"
+  "${CXX:-c++}" -o "$out/$test" "$out/$test.o" "${objects[@]}" -L"$library" -l:libnccl.so.2 -L"$fake_gpu" -l:libcudart.so.13 \
+    -lpthread -Wl,-rpath-link,"$build:$fake_gpu"
 done
 
 # --- Runs.
 
-export LD_LIBRARY_PATH=$library:$standin:$build${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export TUTTI_STANDIN_SYNC=${TUTTI_STANDIN_SYNC-0}
+export LD_LIBRARY_PATH=$library:$fake_gpu:$build${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export TUTTI_FAKE_GPU_SYNC=${TUTTI_FAKE_GPU_SYNC-0}
 failures=0
 
 # Sets `wrong` to the number of wrong elements, or to the reason why it is unknown.
@@ -80,7 +80,7 @@ run() { # TEST RANKS_FLAG RANKS
   local log=$out/$1$2$3.log shape=(-g "$3")
   [[ $2 == -t ]] && shape=(-t "$3" -g 1)
   local status=0
-  TUTTI_STANDIN_DEVICES=$3 timeout "$run_limit" "$out/$1" "${shape[@]}" -b 8 -e 4K -f 8 -n 2 -w 1 -d all -o all >"$log" 2>&1 || status=$?
+  TUTTI_FAKE_GPU_DEVICES=$3 timeout "$run_limit" "$out/$1" "${shape[@]}" -b 8 -e 4K -f 8 -n 2 -w 1 -d all -o all >"$log" 2>&1 || status=$?
   local rows
   rows=$(grep -cE '^ *[0-9]' "$log" || true)
   # Adds the last column of each half of a row (out of place, in place); N/A counts as 0.
@@ -111,8 +111,8 @@ for test in "${tests[@]}"; do
       fi
       printf ' %5s' "$wrong"
     done
-    # The stand-in flips one bit in one buffer, so the test must find exactly one wrong element.
-    TUTTI_STANDIN_CORRUPT=1 run "$test" "$flag" 2
+    # The fake GPU flips one bit in one buffer, so the test must find exactly one wrong element.
+    TUTTI_FAKE_GPU_CORRUPT=1 run "$test" "$flag" 2
     printf ' %10s\n' "$wrong"
     [[ $wrong == 1 ]] || failures=$((failures + 1))
   done

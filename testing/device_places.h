@@ -12,12 +12,12 @@
 
 namespace tutti::testing {
 
-// What this process has mapped of the stand-in's physical memory, also of other processes'.
-inline std::size_t MappedOfStandIn() {
+// What this process has mapped of the fake GPU's physical memory, also of other processes'.
+inline std::size_t MappedOfFakeGpu() {
   std::ifstream maps("/proc/self/maps");
   std::size_t bytes = 0;
   for (std::string line; std::getline(maps, line);) {
-    if (line.find("tutti-standin-memory") == std::string::npos) continue;
+    if (line.find("tutti-fake_gpu-memory") == std::string::npos) continue;
     std::istringstream range(line);
     std::size_t begin = 0, end = 0;
     char dash = 0;
@@ -38,7 +38,7 @@ inline void PrintTo(const Places& places, std::ostream* out) {
 class DeviceInPlaces : public Device, public ::testing::WithParamInterface<Places> {
  protected:
   static RunOptions options() {
-    return {.threads = GetParam().threads, .environment = {{"TUTTI_STANDIN_DEVICES", GetParam().devices}}};
+    return {.threads = GetParam().threads, .environment = {{"TUTTI_FAKE_GPU_DEVICES", GetParam().devices}}};
   }
 };
 

@@ -111,11 +111,11 @@ class Device : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto outcome = RunRanks(1, [&](Rank& self) {
-      self.Note(!Gpu::Exists() ? "none" : Gpu::IsStandIn() ? "the stand-in" : "a GPU");
+      self.Note(!Gpu::Exists() ? "none" : Gpu::IsFake() ? "the fake GPU" : "a GPU");
     });
     const auto& notes = outcome.front().notes;
-    if (notes == std::vector<std::string>{"none"}) GTEST_SKIP() << "there is neither a GPU nor its stand-in";
-    stand_in_ = notes == std::vector<std::string>{"the stand-in"};
+    if (notes == std::vector<std::string>{"none"}) GTEST_SKIP() << "there is neither a GPU nor the fake one";
+    fake_gpu_ = notes == std::vector<std::string>{"the fake GPU"};
   }
   // Why these circumstances refuse lines of 128 bytes (TUTTI_PROTO=inline), or "": several hosts, GPUs without NVLink.
   static std::string WhyNoLines(const std::vector<std::pair<std::string, std::string>>& environment = {}) {
@@ -134,8 +134,8 @@ class Device : public ::testing::Test {
         options);
     return outcome.front().notes.empty() ? "" : outcome.front().notes.front();
   }
-  // Only the stand-in can be told to be old or small, or what a dead handle does to the driver.
-  bool stand_in_ = false;
+  // Only the fake GPU can be told to be old or small, or what a dead handle does to the driver.
+  bool fake_gpu_ = false;
 };
 
 }  // namespace tutti::testing

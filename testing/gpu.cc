@@ -36,10 +36,10 @@ int Gpu::Count() {
   return count;
 }
 
-bool Gpu::IsStandIn() {
+bool Gpu::IsFake() {
   char name[64] = "";
   Call("cuDeviceGetName", +name, static_cast<int>(sizeof name), 0);
-  return std::string_view(name) == "Tutti stand-in";
+  return std::string_view(name) == "Tutti fake GPU";
 }
 
 Gpu::Gpu(int ordinal) : ordinal_(ordinal % Count()) {
@@ -63,7 +63,7 @@ std::byte* Gpu::Allocate(std::size_t bytes) const {
 std::byte* Gpu::AllocateShared(std::size_t bytes) const {
   constexpr unsigned kGlobal = 1;  // CU_MEM_ATTACH_GLOBAL
   Pointer pointer = 0;
-  // The stand-in's memory is the host's anyway.
+  // The fake GPU's memory is the host's anyway.
   if (Try("cuMemAllocManaged", &pointer, bytes, kGlobal) != 0) return Allocate(bytes);
   return reinterpret_cast<std::byte*>(pointer);
 }
@@ -180,7 +180,7 @@ int Gpu::Launch(const void* image, const char* kernel, unsigned blocks, unsigned
 }
 
 std::uint64_t Gpu::Waits() {
-  auto* const count = reinterpret_cast<unsigned long long (*)()>(dlsym(Library(), "standinWaits"));
+  auto* const count = reinterpret_cast<unsigned long long (*)()>(dlsym(Library(), "fakeGpuWaits"));
   return count == nullptr ? 0 : count();
 }
 

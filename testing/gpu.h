@@ -1,5 +1,5 @@
-// A GPU as a test's rank uses it, through the driver's own interface, loaded at run time: a real one, or the stand-in
-// (testing/fake_cuda) if there is none.
+// A GPU as a test's rank uses it, through the driver's own interface, loaded at run time: a real one, or the fake GPU
+// (testing/fake_gpu) if there is none.
 //
 // Thread-safety: a Gpu belongs to the thread that made it.
 #pragma once
@@ -16,8 +16,8 @@ class Gpu {
   // Devices, 0 without a driver.
   static int Count();
   static bool Exists() { return Count() > 0; }
-  // Whether it is the one that test settings (TUTTI_STANDIN_...) configure.
-  static bool IsStandIn();
+  // Whether it is the one that test settings (TUTTI_FAKE_GPU_...) configure.
+  static bool IsFake();
 
   // Makes the device's primary context current in this thread. `ordinal` wraps around the number of devices.
   explicit Gpu(int ordinal);
@@ -64,7 +64,7 @@ class Gpu {
   // a kernel that faults at once may spoil it.
   int Launch(const void* image, const char* kernel, unsigned blocks, unsigned threads, void* parameter,
              tuttiStream_t stream) const;
-  // How many of this process's calls have waited for work of the stand-in, which alone counts them.
+  // How many of this process's calls have waited for work of the fake GPU, which alone counts them.
   static std::uint64_t Waits();
   // Makes later work in `to` wait for the present work in `from`.
   void Follow(tuttiStream_t to, tuttiStream_t from) const;

@@ -1,4 +1,4 @@
-// Exchanges at the borders of tensor-, sequence- and context-parallel regions, in memory of a GPU or of its stand-in:
+// Exchanges at the borders of tensor-, sequence- and context-parallel regions, in memory of a GPU or of the fake one:
 // the library reads and writes columns and heads where they lie, so that nothing is packed.
 #include <vector>
 
@@ -81,7 +81,7 @@ struct OneRank {
 void RunOnGpus(const std::function<void(const OneRank&)>& body) {
   const auto outcome = RunRanks(1, [](Rank& self) { self.Note(Gpu::Exists() ? "there" : "none"); });
   if (outcome.front().notes != std::vector<std::string>{"there"}) {
-    GTEST_SKIP() << "there is neither a GPU nor its stand-in";
+    GTEST_SKIP() << "there is neither a GPU nor the fake one";
   }
   RunRanks(kRanks, [&](Rank& self) {
     const Gpu gpu(self.rank());

@@ -1,4 +1,4 @@
-// A pipeline on memory of a GPU: a real one, or its stand-in.
+// A pipeline on memory of a GPU: a real one, or the fake one.
 #include "parallel/pipeline/pipeline_toy.h"
 #include "testing/gpu.h"
 #include "testing/ranks.h"
@@ -70,7 +70,7 @@ class DeviceStage : public PipelineStep {
 TEST(PipelineDevice, GradientsAreTheUnsplitModels) {
   const auto outcome = RunRanks(1, [](Rank& self) { self.Note(Gpu::Exists() ? "there" : "none"); });
   if (outcome.front().notes != std::vector<std::string>{"there"}) {
-    GTEST_SKIP() << "there is neither a GPU nor its stand-in";
+    GTEST_SKIP() << "there is neither a GPU nor the fake one";
   }
   RunRanks(3, [](Rank& self) {
     const Gpu gpu(self.rank());

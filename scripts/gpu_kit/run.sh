@@ -32,7 +32,7 @@ while [ $# -gt 0 ]; do
   esac
   shift 2
 done
-# REHEARSAL: over the stand-in for a GPU, with tiny sizes; measures nothing.
+# REHEARSAL: over the fake GPU, with tiny sizes; measures nothing.
 rehearsal=${REHEARSAL:-}
 . "$kit/gpu_kit/packed"
 

@@ -67,7 +67,7 @@ sanitizer() {
 export -f sanitizer
 
 limits() {
-  [ -z "$rehearsal" ] || { echo "the stand-in runs no kernel but Tutti's"; return 77; }
+  [ -z "$rehearsal" ] || { echo "the fake GPU runs no kernel but Tutti's"; return 77; }
   [ -x "$kit/bin/gpu_limits" ] || { echo "the kit has no gpu_limits"; return 77; }
   "$kit/bin/gpu_limits"
 }

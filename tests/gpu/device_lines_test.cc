@@ -30,7 +30,7 @@ class DeviceLines : public Device {
 TEST_F(DeviceLines, EveryTypeAndOperator) {
   const auto cases = AllReducesOfEveryTypeAndOperator();
   // Several threads of a block, and one.
-  RunCases({2, "two_shot", true, Inline({{"TUTTI_STANDIN_THREADS", "3"}})}, cases, 512 * KiB);
+  RunCases({2, "two_shot", true, Inline({{"TUTTI_FAKE_GPU_THREADS", "3"}})}, cases, 512 * KiB);
   RunCases({3, "ring", false, Inline()}, cases, 512 * KiB);
 }
 
@@ -66,9 +66,9 @@ TEST_F(DeviceLines, LengthsAroundLinesAndSlots) {
 }
 
 TEST_F(DeviceLines, OnTwoDevices) {
-  if (!stand_in_) GTEST_SKIP() << "the machine may have one GPU, or no NVLink";
+  if (!fake_gpu_) GTEST_SKIP() << "the machine may have one GPU, or no NVLink";
   for (const bool threads : {true, false}) {
-    RunCases({4, "", threads, Inline({{"TUTTI_STANDIN_DEVICES", "2"}})}, MixedCases(43, 2 * kWhats, 4, 256 * KiB),
+    RunCases({4, "", threads, Inline({{"TUTTI_FAKE_GPU_DEVICES", "2"}})}, MixedCases(43, 2 * kWhats, 4, 256 * KiB),
              256 * KiB);
   }
 }
@@ -78,13 +78,13 @@ TEST_F(DeviceLines, AreRefusedWhereTheyMayBeTorn) {
   const std::string any = "TUTTI_PROTO=inline needs one GPU for all ranks, or NVLink between all GPUs of one host: ";
   EXPECT_EQ(WhyNoLines({{"TUTTI_GPU_P2P", "0"}}), any + "rank 0 has TUTTI_GPU_P2P=0");
   EXPECT_EQ(WhyNoLines({{"TUTTI_VIRTUAL_HOSTS", "2"}}), any + "the ranks are on several hosts");
-  if (!stand_in_) return;
-  EXPECT_EQ(WhyNoLines({{"TUTTI_STANDIN_DEVICES", "2"}, {"TUTTI_STANDIN_NVLINK", "0"}}),
+  if (!fake_gpu_) return;
+  EXPECT_EQ(WhyNoLines({{"TUTTI_FAKE_GPU_DEVICES", "2"}, {"TUTTI_FAKE_GPU_NVLINK", "0"}}),
             any + "rank 0 sees no NVLink between its GPU and that of rank 1");
-  EXPECT_EQ(WhyNoLines({{"TUTTI_STANDIN_DEVICES", "2"}, {"TUTTI_STANDIN_PEERS", "0"}}),
+  EXPECT_EQ(WhyNoLines({{"TUTTI_FAKE_GPU_DEVICES", "2"}, {"TUTTI_FAKE_GPU_PEERS", "0"}}),
             any + "rank 0 sees no NVLink between its GPU and that of rank 1");
   // The default is the same protocol where it holds, and another one here.
-  RunCases({2, "", false, {{"TUTTI_STANDIN_DEVICES", "2"}, {"TUTTI_STANDIN_NVLINK", "0"}}},
+  RunCases({2, "", false, {{"TUTTI_FAKE_GPU_DEVICES", "2"}, {"TUTTI_FAKE_GPU_NVLINK", "0"}}},
            MixedCases(44, kWhats, 2, 256 * KiB), 256 * KiB);
 }
 

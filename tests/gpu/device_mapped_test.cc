@@ -109,10 +109,10 @@ TEST_P(DeviceMapped, AllocatedMemoryMayBeRegistered) {
             ASSERT_TRUE(Ok(tuttiCommRegister(rank.comm(), arena.send(), kMost, &send)));
             ASSERT_TRUE(Ok(tuttiCommRegister(rank.comm(), arena.receive(), kMost + 4 * KiB, &receive)));
           }
-          const std::size_t own = MappedOfStandIn();
+          const std::size_t own = MappedOfFakeGpu();
           for (const auto& each : cases) ASSERT_EQ(rank.Run(each, arena), "");
-          if (round == 0 && Gpu::IsStandIn() && !self.threads() && std::getenv("TUTTI_VIRTUAL_HOSTS") == nullptr) {
-            EXPECT_GE(MappedOfStandIn(), own + 4 * Gpu::kPiece) << "two buffers of each of two others";
+          if (round == 0 && Gpu::IsFake() && !self.threads() && std::getenv("TUTTI_VIRTUAL_HOSTS") == nullptr) {
+            EXPECT_GE(MappedOfFakeGpu(), own + 4 * Gpu::kPiece) << "two buffers of each of two others";
           }
           self.Meet();
           for (auto* handle : {send, receive}) {

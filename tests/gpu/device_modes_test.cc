@@ -59,13 +59,13 @@ TEST_F(Device, ForcedProtocols) {
 
 // More readers of a post than one step has room for packets: then no post has packets.
 TEST_F(Device, MoreRanksThanPacketsOfAStep) {
-  if (!stand_in_) GTEST_SKIP() << "too many ranks for a GPU without blocks to spare";
+  if (!fake_gpu_) GTEST_SKIP() << "too many ranks for a GPU without blocks to spare";
   rlimit descriptors{};
   getrlimit(RLIMIT_NOFILE, &descriptors);
-  constexpr rlim_t kEnough = 4096;  // the stand-in takes one for each piece of memory
-  if (descriptors.rlim_cur < kEnough) GTEST_SKIP() << "too few descriptors for the stand-in";
+  constexpr rlim_t kEnough = 4096;  // the fake GPU takes one for each piece of memory
+  if (descriptors.rlim_cur < kEnough) GTEST_SKIP() << "too few descriptors for the fake GPU";
   const Case small{What::all_reduce, tuttiFloat32, tuttiSum, 10, 0, false, 3};
-  RunCases({70, "direct", true, {{"TUTTI_PROTO", "line"}, {"TUTTI_STANDIN_SMS", "132"}}}, {small, small}, 4 * KiB);
+  RunCases({70, "direct", true, {{"TUTTI_PROTO", "line"}, {"TUTTI_FAKE_GPU_SMS", "132"}}}, {small, small}, 4 * KiB);
 }
 
 TEST_F(Device, WithoutPeerAccess) {
@@ -153,9 +153,9 @@ TEST_F(Device, GraphsBetweenCalls) {
       RunRanks(ranks, [](Rank& self) { GraphBetweenCalls(self, 31).Run(); }, {.environment = way});
     }
   }
-  if (!stand_in_) return;
-  const Environment switched = {{"TUTTI_STANDIN_DEVICES", "4"},
-                                {"TUTTI_STANDIN_MULTICAST", "1"},
+  if (!fake_gpu_) return;
+  const Environment switched = {{"TUTTI_FAKE_GPU_DEVICES", "4"},
+                                {"TUTTI_FAKE_GPU_MULTICAST", "1"},
                                 {"TUTTI_TOPO_FILE", TUTTI_SOURCE_DIR "/topology/testdata/dgxh100.xml"},
                                 {"TUTTI_ALGO", "nvls"}};
   RunRanks(4, [](Rank& self) { GraphBetweenCalls(self, 31).Run(); }, {.environment = switched});
@@ -308,12 +308,12 @@ TEST_F(Device, LongGroupsOnTwoDevices) {
         }
         for (auto* comm : comms) ASSERT_TRUE(Ok(tuttiCommDestroy(comm)));
       },
-      {.environment = {{"TUTTI_STANDIN_DEVICES", "2"}, {"TUTTI_STANDIN_ALLOCATIONS_WAIT", "1"}}});
+      {.environment = {{"TUTTI_FAKE_GPU_DEVICES", "2"}, {"TUTTI_FAKE_GPU_ALLOCATIONS_WAIT", "1"}}});
 }
 
 // A plan reaches the GPU in stream order; the caller waits for nothing.
 TEST_F(Device, NewShapesDoNotWait) {
-  if (!stand_in_) GTEST_SKIP() << "no GPU counts the waits";
+  if (!fake_gpu_) GTEST_SKIP() << "no GPU counts the waits";
   RunRanks(2,
            [](Rank& self) {
              DeviceRank rank(self, 256 * KiB);

@@ -17,16 +17,16 @@ class DeviceNvls : public Device {
  protected:
   void SetUp() override {
     Device::SetUp();
-    if (IsSkipped() || stand_in_) return;
+    if (IsSkipped() || fake_gpu_) return;
     static const bool has_switch =
         AlgorithmOf({What::all_reduce, tuttiFloat32, tuttiSum, 5000, 0, false, 1}, {}) == "nvls";
     if (!has_switch) GTEST_SKIP() << "no switch adds between four GPUs of this machine";
   }
-  // The stand-in's machine with such a switch. Prices need the links to it, so the topology must have it.
+  // The fake GPU's machine with such a switch. Prices need the links to it, so the topology must have it.
   Environment Switched(Environment more = {}) const {
-    if (!stand_in_) return more;
-    more.insert(more.end(), {{"TUTTI_STANDIN_DEVICES", "4"},
-                             {"TUTTI_STANDIN_MULTICAST", "1"},
+    if (!fake_gpu_) return more;
+    more.insert(more.end(), {{"TUTTI_FAKE_GPU_DEVICES", "4"},
+                             {"TUTTI_FAKE_GPU_MULTICAST", "1"},
                              {"TUTTI_TOPO_FILE", TUTTI_SOURCE_DIR "/topology/testdata/dgxh100.xml"}});
     return more;
   }
@@ -57,7 +57,7 @@ TEST_F(DeviceNvls, AddsAndMultiplies) {
 // Types and operators that the switch does not have take other ways.
 TEST_F(DeviceNvls, EveryTypeAndOperator) {
   const auto cases = AllReducesOfEveryTypeAndOperator();
-  RunCases({4, "nvls", true, Switched({{"TUTTI_STANDIN_THREADS", "3"}})}, cases, 512 * KiB);
+  RunCases({4, "nvls", true, Switched({{"TUTTI_FAKE_GPU_THREADS", "3"}})}, cases, 512 * KiB);
   RunCases({3, "nvls", false, Switched()}, cases, 512 * KiB);
 }
 
@@ -115,8 +115,8 @@ TEST_F(DeviceNvls, IsNotUsedWhereThereIsNone) {
   EXPECT_NE(AlgorithmOf(sum, Switched({{"TUTTI_NVLS", "0"}})), "nvls");
   EXPECT_NE(AlgorithmOf(sum, Switched({{"TUTTI_GPU_P2P", "0"}})), "nvls");
   EXPECT_NE(AlgorithmOf(sum, Switched({{"TUTTI_DETERMINISTIC", "1"}})), "nvls");
-  if (stand_in_) {
-    EXPECT_NE(AlgorithmOf(sum, {{"TUTTI_STANDIN_DEVICES", "4"}}), "nvls");
+  if (fake_gpu_) {
+    EXPECT_NE(AlgorithmOf(sum, {{"TUTTI_FAKE_GPU_DEVICES", "4"}}), "nvls");
   }
   // Its sum may overflow where the average does not.
   const Case average{What::all_reduce, tuttiFloat16, tuttiAvg, 5000, 0, false, 1};

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t KiB = 1024;
 
 TEST_F(Device, RefusesBuffersThatDoNotFit) {
-  const RunOptions two_devices{.environment = {{"TUTTI_STANDIN_DEVICES", "2"}}};
+  const RunOptions two_devices{.environment = {{"TUTTI_FAKE_GPU_DEVICES", "2"}}};
   RunAlone(
       [] {
         const Gpu gpu(0);
@@ -62,7 +62,7 @@ TEST_F(Device, RefusesBuffersThatDoNotFit) {
 
 // A refused call leaves nothing behind.
 TEST_F(Device, RefusesADestroyedStreamAndGoesOn) {
-  if (!stand_in_) GTEST_SKIP() << "what no GPU can be told to be";
+  if (!fake_gpu_) GTEST_SKIP() << "what no GPU can be told to be";
   RunRanks(2,
            [](Rank& self) {
              DeviceRank rank(self, 64 * KiB);
@@ -106,7 +106,7 @@ TEST_F(Device, RefusesStreamsThatOnlyTheirThreadKnows) {
 
 // Then the communicator serves only host memory, and says why when it gets GPU memory.
 TEST_F(Device, NamesADriverThatIsTooOld) {
-  if (!stand_in_) GTEST_SKIP() << "what no GPU can be told to be";
+  if (!fake_gpu_) GTEST_SKIP() << "what no GPU can be told to be";
   const std::pair<std::string, std::string> versions[] = {{"11000", "supports CUDA 11.0, but 11.4"},
                                                           {"11040", "supports CUDA 11.4, but 1"}};
   for (const auto& [version, told] : versions) {
@@ -123,12 +123,12 @@ TEST_F(Device, NamesADriverThatIsTooOld) {
           EXPECT_TRUE(Ok(tuttiCommDestroy(comm)));
           gpu.Free(memory);
         },
-        {.environment = {{"TUTTI_STANDIN_DRIVER", version}}});
+        {.environment = {{"TUTTI_FAKE_GPU_DRIVER", version}}});
   }
 }
 
 TEST_F(Device, NamesACardThatIsTooOld) {
-  if (!stand_in_) GTEST_SKIP() << "what no GPU can be told to be";
+  if (!fake_gpu_) GTEST_SKIP() << "what no GPU can be told to be";
   RunAlone(
       [] {
         const Gpu gpu(0);
@@ -140,15 +140,15 @@ TEST_F(Device, NamesACardThatIsTooOld) {
         EXPECT_TRUE(Ok(tuttiCommDestroy(comm)));
         gpu.Free(memory);
       },
-      {.environment = {{"TUTTI_STANDIN_CAPABILITY", "75"}}});
+      {.environment = {{"TUTTI_FAKE_GPU_CAPABILITY", "75"}}});
 }
 
 // Other programs may have the device's memory, or the host's.
 TEST_F(Device, NamesMemoryThatIsTooSmall) {
-  if (!stand_in_) GTEST_SKIP() << "what no GPU can be told to be";
+  if (!fake_gpu_) GTEST_SKIP() << "what no GPU can be told to be";
   const std::pair<const char*, std::vector<const char*>> limits[] = {
-      {"TUTTI_STANDIN_MEMORY_MB", {"device 0 has no", "MiB", "are free", "TUTTI_GPU=0"}},
-      {"TUTTI_STANDIN_PINNED_MB", {"cannot pin", "of host memory"}}};
+      {"TUTTI_FAKE_GPU_MEMORY_MB", {"device 0 has no", "MiB", "are free", "TUTTI_GPU=0"}},
+      {"TUTTI_FAKE_GPU_PINNED_MB", {"cannot pin", "of host memory"}}};
   for (const auto& [limit, told] : limits) {
     for (const bool threads : {true, false}) {
       RunRanks(2,
@@ -170,7 +170,7 @@ TEST_F(Device, NamesMemoryThatIsTooSmall) {
 }
 
 TEST_F(Device, NamesALostContext) {
-  if (!stand_in_) GTEST_SKIP() << "it would take the machine's other programs with it";
+  if (!fake_gpu_) GTEST_SKIP() << "it would take the machine's other programs with it";
   RunRanks(
       2,
       [](Rank& self) {
@@ -194,7 +194,7 @@ TEST_F(Device, NamesALostContext) {
         // Nothing of the context can be released any more.
         static_cast<void>(owned.release());
       },
-      {.threads = false, .environment = {{"TUTTI_STANDIN_APART", "1"}, {"TUTTI_TIMEOUT_MS", "5000"}}});
+      {.threads = false, .environment = {{"TUTTI_FAKE_GPU_APART", "1"}, {"TUTTI_TIMEOUT_MS", "5000"}}});
 }
 
 TEST_F(Device, RefusesADeviceThatIsNotThere) {
@@ -211,7 +211,7 @@ TEST_F(Device, RefusesADeviceThatIsNotThere) {
 
 // Then the communicator serves only host memory, and says why when it gets a stream of the GPU.
 TEST_F(Device, NamesADeviceThatOthersHave) {
-  if (!stand_in_) GTEST_SKIP() << "what no GPU can be told to be";
+  if (!fake_gpu_) GTEST_SKIP() << "what no GPU can be told to be";
   RunAlone(
       [] {
         tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
@@ -229,12 +229,12 @@ TEST_F(Device, NamesADeviceThatOthersHave) {
                           {"device 0 is unavailable", "nvidia-smi"}));
         EXPECT_TRUE(Ok(tuttiCommDestroy(comm)));
       },
-      {.environment = {{"TUTTI_STANDIN_BUSY", "1"}}});
+      {.environment = {{"TUTTI_FAKE_GPU_BUSY", "1"}}});
 }
 
 // If there are more blocks than the GPU holds at once, they wait for each other forever.
 TEST_F(Device, RefusesMoreBlocksThanFit) {
-  if (!stand_in_) GTEST_SKIP() << "what no GPU can be told to be";
+  if (!fake_gpu_) GTEST_SKIP() << "what no GPU can be told to be";
   RunRanks(2,
            [](Rank& self) {
              DeviceRank rank(self, 64 * KiB, "ring");
@@ -242,7 +242,7 @@ TEST_F(Device, RefusesMoreBlocksThanFit) {
                                               rank.comm(), rank.stream()),
                                tuttiInvalidUsage, {"thread blocks at the same time", "TUTTI_CHANNELS"}));
            },
-           {.threads = true, .environment = {{"TUTTI_STANDIN_SMS", "1"}, {"TUTTI_CHANNELS", "8"}}});
+           {.threads = true, .environment = {{"TUTTI_FAKE_GPU_SMS", "1"}, {"TUTTI_CHANNELS", "8"}}});
 }
 
 // Ranks that are launched together cannot be partly in a graph.

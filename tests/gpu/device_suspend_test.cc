@@ -53,7 +53,7 @@ TEST_P(DeviceSuspend, TheMemoryIsFreeMeanwhile) {
       3,
       [](Rank& self) {
         DeviceRank rank(self, 4 * KiB);
-        const std::size_t free = rank.gpu().FreeBytes(), mapped = MappedOfStandIn();
+        const std::size_t free = rank.gpu().FreeBytes(), mapped = MappedOfFakeGpu();
         const auto most = Stat(rank.comm(), tuttiStatGpuMemSuspend), rest = Stat(rank.comm(), tuttiStatGpuMemPersist);
         EXPECT_GE(most, 64 * MiB);
         EXPECT_GT(rest, 0U);
@@ -64,16 +64,16 @@ TEST_P(DeviceSuspend, TheMemoryIsFreeMeanwhile) {
         EXPECT_EQ(Stat(rank.comm(), tuttiStatGpuMemTotal), rest);
         EXPECT_EQ(Stat(rank.comm(), tuttiStatGpuMemSuspend), most);
         EXPECT_GE(rank.gpu().FreeBytes(), free + most);
-        if (Gpu::IsStandIn()) {
+        if (Gpu::IsFake()) {
           EXPECT_GE(mapped, OnHosts() ? most : 2 * most);
-          EXPECT_EQ(MappedOfStandIn(), 0U) << "neither this rank's nor that of others";
+          EXPECT_EQ(MappedOfFakeGpu(), 0U) << "neither this rank's nor that of others";
         }
         self.Meet();
         ASSERT_TRUE(Ok(tuttiCommResume(rank.comm())));
         self.Meet();
-        if (Gpu::IsStandIn()) {
+        if (Gpu::IsFake()) {
           EXPECT_EQ(rank.gpu().FreeBytes(), free);
-          EXPECT_EQ(MappedOfStandIn(), mapped);
+          EXPECT_EQ(MappedOfFakeGpu(), mapped);
         }
         EXPECT_EQ(Stat(rank.comm(), tuttiStatGpuMemTotal), most + rest);
         self.Meet();
@@ -87,7 +87,7 @@ TEST_P(DeviceSuspend, GraphsAndSignalsStay) {
       2,
       [&](Rank& self) {
         // Ranks that are launched together are captured together, which takes one thread. A real machine has as many
-        // devices as it has, whatever the stand-in would have.
+        // devices as it has, whatever the fake GPU would have.
         const bool graphs = !GetParam().threads || Gpu::Count() > 1;
         DeviceRank rank(self, 4 * KiB);
         auto* const send = rank.arena().send();
@@ -225,7 +225,7 @@ TEST_F(Device, SuspendDoesNotMatchAnotherCall) {
 
 // Another program may have taken the memory meanwhile.
 TEST_F(Device, ResumeMayBeTriedAgain) {
-  if (!stand_in_) GTEST_SKIP() << "takes all memory of a device";
+  if (!fake_gpu_) GTEST_SKIP() << "takes all memory of a device";
   RunRanks(2,
            [](Rank& self) {
              DeviceRank rank(self, 4 * KiB);
@@ -236,13 +236,13 @@ TEST_F(Device, ResumeMayBeTriedAgain) {
                EXPECT_TRUE(Fails(tuttiCommResume(rank.comm()), tuttiUnhandledCudaError,
                                  {"stays suspended", "rank 1", "KiB left"}));
                EXPECT_EQ(Stat(rank.comm(), tuttiStatGpuMemSuspended), 1U);
-               EXPECT_EQ(MappedOfStandIn(), 0U);
+               EXPECT_EQ(MappedOfFakeGpu(), 0U);
              }
              if (other != nullptr) rank.gpu().Free(other);
              ASSERT_TRUE(Ok(tuttiCommResume(rank.comm())));
              ASSERT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 500, 0, false, 1}), "");
            },
-           {.environment = {{"TUTTI_STANDIN_MEMORY_MB", "1024"}}});
+           {.environment = {{"TUTTI_FAKE_GPU_MEMORY_MB", "1024"}}});
 }
 
 TEST(Suspend, WithoutADeviceHasNoEffect) {

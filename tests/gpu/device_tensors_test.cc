@@ -1,4 +1,4 @@
-// Tensor collectives on GPU memory, or on the stand-in's.
+// Tensor collectives on GPU memory, or on the fake GPU's.
 #include <fmt/format.h>
 
 #include <tuple>
@@ -101,9 +101,9 @@ TEST_F(Device, TensorsInChunksLongerThanSlots) {
 
 // GPUs that cannot reach each other's memory use host memory between them; also GPUs that can.
 TEST_F(Device, TensorsOnSeveralDevices) {
-  EveryForm({4, true, "", {{"TUTTI_STANDIN_DEVICES", "2"}, {"TUTTI_STANDIN_PEERS", "0"}}, 9});
-  EveryForm({4, true, "", {{"TUTTI_STANDIN_DEVICES", "4"}}, 9});
-  EveryForm({4, false, "", {{"TUTTI_STANDIN_DEVICES", "4"}}, 9});
+  EveryForm({4, true, "", {{"TUTTI_FAKE_GPU_DEVICES", "2"}, {"TUTTI_FAKE_GPU_PEERS", "0"}}, 9});
+  EveryForm({4, true, "", {{"TUTTI_FAKE_GPU_DEVICES", "4"}}, 9});
+  EveryForm({4, false, "", {{"TUTTI_FAKE_GPU_DEVICES", "4"}}, 9});
 }
 
 // Peers read a window's memory in place, but not where it is strided.

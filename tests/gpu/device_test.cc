@@ -1,4 +1,4 @@
-// Collectives on GPU memory: a real GPU's or the stand-in's, which runs the kernels' own source as threads.
+// Collectives on GPU memory: a real GPU's or the fake GPU's, which runs the kernels' own source as threads.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -151,15 +151,15 @@ TEST_F(Device, PeerMemoryOfManyRanks) {
 
 TEST_F(Device, ThroughHostMemory) {
   const auto cases = MixedCases(11, 3 * kWhats, 4, 256 * KiB);
-  const std::vector<std::pair<std::string, std::string>> apart = {{"TUTTI_STANDIN_DEVICES", "2"},
-                                                                  {"TUTTI_STANDIN_PEERS", "0"}};
+  const std::vector<std::pair<std::string, std::string>> apart = {{"TUTTI_FAKE_GPU_DEVICES", "2"},
+                                                                  {"TUTTI_FAKE_GPU_PEERS", "0"}};
   RunCases({4, "", true, apart}, cases, 256 * KiB);
   RunCases({4, "", false, apart}, cases, 256 * KiB);
 }
 
 TEST_F(Device, OnSeveralDevices) {
   const auto cases = MixedCases(12, 3 * kWhats, 4, 256 * KiB);
-  const std::vector<std::pair<std::string, std::string>> several = {{"TUTTI_STANDIN_DEVICES", "4"}};
+  const std::vector<std::pair<std::string, std::string>> several = {{"TUTTI_FAKE_GPU_DEVICES", "4"}};
   RunCases({4, "", true, several}, cases, 256 * KiB);
   RunCases({4, "", false, several}, cases, 256 * KiB);
 }

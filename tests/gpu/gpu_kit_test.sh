@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests scripts/gpu_kit.sh: it packs a kit, whose steps all run in an empty root over the stand-in for a GPU; their JSON
+# Tests scripts/gpu_kit.sh: it packs a kit, whose steps all run in an empty root over the fake GPU; their JSON
 # has all numbers and converts to tables; what fails is told, and what is done is not done again.
 #   gpu_kit_test.sh SOURCE_DIR BUILD_DIR
 set -euo pipefail
@@ -8,7 +8,7 @@ build=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*" && exit 1; }
-export STANDIN=$build/testing/fake_cuda NCCL=$build/interop/nccl/lib/libnccl.so.2
+export FAKE_GPU=$build/testing/fake_gpu NCCL=$build/interop/nccl/lib/libnccl.so.2
 
 scripts/gpu_kit.sh pack --build "$build" --out "$work/kit"
 [ "$(du -sb "$work/kit" | cut -f1)" -le $((64 << 20)) ] || fail "the kit is too large to carry"
@@ -41,14 +41,14 @@ for step in litmus smoke threads calls graphs faults processes no_peer_access vi
 done
 
 # Outside a rehearsal the table shows Tutti's own libnccl as refused, and the run succeeds.
-LD_LIBRARY_PATH=$STANDIN "$build/bench/tutti-bench" all_reduce --memory device -t 2 -b 8 -e 8 --cell-ms 1 --repeat 1 \
+LD_LIBRARY_PATH=$FAKE_GPU "$build/bench/tutti-bench" all_reduce --memory device -t 2 -b 8 -e 8 --cell-ms 1 --repeat 1 \
   --vs nccl --nccl "$NCCL" >"$work/refused" 2>&1 || { cat "$work/refused" && fail "refusal is a failure"; }
 grep -q '# refused: nccl: .*libnccl.so.2 is Tutti.s, not NVIDIA.s' "$work/refused" || { cat "$work/refused" && fail "Tutti's own was not refused"; }
 grep -qE '^ +8 .* refused' "$work/refused" || fail "the table does not say refused"
 
 # A failed step is told and recorded, and the other steps still run; without a GPU no step is a success.
-run() { LD_LIBRARY_PATH=$STANDIN REHEARSAL=1 "$work/kit/gpu_kit.sh" run correct --results "$work/again" "$@"; }
-! TUTTI_STANDIN_DEVICES=0 run --only '^(device|smoke|litmus)$' >"$work/none" 2>&1 || fail "without a device all is well"
+run() { LD_LIBRARY_PATH=$FAKE_GPU REHEARSAL=1 "$work/kit/gpu_kit.sh" run correct --results "$work/again" "$@"; }
+! TUTTI_FAKE_GPU_DEVICES=0 run --only '^(device|smoke|litmus)$' >"$work/none" 2>&1 || fail "without a device all is well"
 for step in device litmus smoke; do grep -q "$step: FAILED" "$work/none" || { cat "$work/none" && fail "$step succeeds without a device"; }; done
 grep -q '"name": "device", "status": "FAILED: exit status 1"' "$work/again/gpu_correct.json" || fail "a failed step is not written down"
 # A later run does what is missing, and only that.

@@ -1,4 +1,4 @@
-// Runs the litmus tests of the kernels' memory model on a GPU; on the stand-in they only test their own code.
+// Runs the litmus tests of the kernels' memory model on a GPU; on the fake GPU they only test their own code.
 #include "tests/gpu/litmus.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@ namespace tutti::testing {
 namespace {
 
 constexpr std::uint32_t kRounds = 20'000;
-// The stand-in's GPU threads are threads of a process, which have to share a busy machine.
-constexpr std::uint32_t kRoundsOfStandIn = 1'000;
+// The fake GPU's GPU threads are threads of a process, which have to share a busy machine.
+constexpr std::uint32_t kRoundsOfFakeGpu = 1'000;
 
 // The kernel for every architecture; beside the program, so that both can be moved.
 constexpr char kImage[] = "litmus.fatbin";
@@ -40,7 +40,7 @@ TEST(DeviceLitmus, NothingIsTornLostOrSeenTooEarly) {
         const std::vector<char> image((std::istreambuf_iterator<char>(file)), {});
         ASSERT_FALSE(image.empty()) << path;
         const auto stream = gpu.NewStream();
-        const auto rounds = Gpu::IsStandIn() ? kRoundsOfStandIn : kRounds;
+        const auto rounds = Gpu::IsFake() ? kRoundsOfFakeGpu : kRounds;
         auto* const memory = reinterpret_cast<Memory*>(gpu.AllocateShared(sizeof(Memory)));
         for (const auto& [wire, name] : {std::pair{LitmusWire::bulk, "bulk"}, std::pair{LitmusWire::packets, "packets"},
                                          std::pair{LitmusWire::lines, "lines"}}) {
@@ -58,8 +58,8 @@ TEST(DeviceLitmus, NothingIsTornLostOrSeenTooEarly) {
         gpu.DestroyStream(stream);
         gpu.Free(reinterpret_cast<std::byte*>(memory));
       },
-      {.environment = {{"TUTTI_STANDIN_THREADS", "3"}}});
-  if (!outcome.front().notes.empty()) GTEST_SKIP() << "there is neither a GPU nor its stand-in";
+      {.environment = {{"TUTTI_FAKE_GPU_THREADS", "3"}}});
+  if (!outcome.front().notes.empty()) GTEST_SKIP() << "there is neither a GPU nor the fake one";
 }
 
 }  // namespace

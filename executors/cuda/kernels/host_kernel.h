@@ -1,6 +1,6 @@
 // A host kernel: a kernel's source compiled for the host, with an ordinary thread for each CUDA thread. Tests,
-// also under a thread sanitizer, can then run a GPU's code without a GPU. None of this is in the library; a stand-in
-// for the CUDA driver (testing/fake_cuda) launches host kernels in place of kernels.
+// also under a thread sanitizer, can then run a GPU's code without a GPU. None of this is in the library; a fake GPU
+// for the CUDA driver (testing/fake_gpu) launches host kernels in place of kernels.
 //
 // Thread-safety: a HostKernelThread belongs to its thread.
 #pragma once
@@ -22,7 +22,7 @@ struct HostKernelThread {
   std::byte* shared = nullptr;  // __shared__ memory of the block: HostKernel::shared_bytes, initially zero
 };
 
-// The places that a multicast address stands for (multimem.h). The stand-in for the driver begins multicast memory at a
+// The places that a multicast address stands for (multimem.h). The fake GPU begins multicast memory at a
 // multiple of kRegion. The places follow at distances of kStride, and at kCountAt is their number.
 class HostMulticast {
  public:

@@ -1,6 +1,6 @@
-"""Arrays on a GPU, on the stand-in for CUDA's driver (testing/fake_cuda), which needs no GPU.
+"""Arrays on a GPU, on the fake GPU's driver (testing/fake_gpu), which needs no GPU.
 
-TUTTI_STANDIN names its folder; run.sh sets it. Without it the tests are skipped.
+TUTTI_FAKE_GPU names its folder; run.sh sets it. Without it the tests are skipped.
 """
 
 import ctypes
@@ -12,8 +12,8 @@ import pytest
 import ranks
 import tutti
 
-STANDIN = os.environ.get("TUTTI_STANDIN", "")
-pytestmark = pytest.mark.skipif(not os.path.exists(os.path.join(STANDIN, "libcuda.so.1")), reason="no stand-in for CUDA")
+FAKE_GPU = os.environ.get("TUTTI_FAKE_GPU", "")
+pytestmark = pytest.mark.skipif(not os.path.exists(os.path.join(FAKE_GPU, "libcuda.so.1")), reason="no fake GPU")
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 
 
@@ -21,8 +21,8 @@ class Cuda:
     """CUDA's runtime, as far as these tests need it. The driver must be loaded before the runtime looks for it."""
 
     def __init__(self):
-        ctypes.CDLL(os.path.join(STANDIN, "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
-        self._runtime = ctypes.CDLL(os.path.join(STANDIN, "libcudart.so.13"))
+        ctypes.CDLL(os.path.join(FAKE_GPU, "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
+        self._runtime = ctypes.CDLL(os.path.join(FAKE_GPU, "libcudart.so.13"))
         self("cudaSetDevice", 0)
         self("cudaFree", None)  # makes the context
 

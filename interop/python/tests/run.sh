@@ -24,6 +24,6 @@ TUTTI_LIBRARY=$library PYTHON=$python "$tests/../../../scripts/wheels.sh" "$buil
 cd "$tests"
 # Where documents_test.py finds the program that starts ranks, and the wheels.
 export TUTTI_BUILD="${library%/*}" TUTTI_WHEELS="$build/wheels"
-# In a build tree, the folder of libtutti.so also has the stand-in for CUDA's driver.
-export TUTTI_STANDIN="${TUTTI_STANDIN-$(dirname "$library")/testing/fake_cuda}"
+# In a build tree, the folder of libtutti.so also has the fake GPU's driver.
+export TUTTI_FAKE_GPU="${TUTTI_FAKE_GPU-$(dirname "$library")/testing/fake_gpu}"
 PYTHONDONTWRITEBYTECODE=1 exec "$build/tests/bin/python" -m pytest -q -p no:cacheprovider "$@"

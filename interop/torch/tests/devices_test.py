@@ -1,4 +1,4 @@
-"""Tests tensors on a device, over a fake CUDA driver without a GPU (testing/fake_cuda, standin_device.cc): results are
+"""Tests tensors on a device, over the fake GPU (testing/fake_gpu, fake_gpu_device.cc): results are
 right, and enqueued work runs in order while the host does not wait.
 
 Needs PyTorch 2.5, because earlier versions have another interface for third-party devices.
@@ -10,8 +10,8 @@ import unittest
 import torch
 import torch.distributed as dist
 
+import fake_gpu
 import ranks
-import standin
 
 BACKEND = "cpu:tutti,privateuseone:tutti"
 SMALL = 10
@@ -38,7 +38,7 @@ def check(tensor, value, count=None):
 
 
 def results(rank, n, path, devices):
-    device = standin.Device(path, rank % devices)
+    device = fake_gpu.Device(path, rank % devices)
     everybody = n * (n + 1) / 2
     for count in (1, SMALL, LARGE):
         tensor = device.full(count, rank + 1.0)
@@ -88,7 +88,7 @@ def results(rank, n, path, devices):
 
 def of_sizes(rank, n, path):
     """Uneven and coalesced calls, empty tensors, operators that the library does not have, objects, and host memory."""
-    device = standin.Device(path)
+    device = fake_gpu.Device(path)
     for unit in (3, LARGE):
         sizes = [unit * (r + 1) for r in range(n)]
         outputs = [device.full(size, -1) for size in sizes]
@@ -135,7 +135,7 @@ def of_sizes(rank, n, path):
 
 
 def messages(rank, n, path):
-    device = standin.Device(path)
+    device = fake_gpu.Device(path)
     following, previous = (rank + 1) % n, (rank - 1) % n
     for count in (1, SMALL, LARGE, 20 * LARGE):
         # All ranks send first, then receive by tag in any order.
@@ -162,7 +162,7 @@ def messages(rank, n, path):
 
 def order(rank, n, path):
     """An operation runs after earlier work in the stream and before work after wait(). The host never waits."""
-    device = standin.Device(path)
+    device = fake_gpu.Device(path)
     gate = device.module
     dist.all_reduce(device.full(1, 0))  # creates the communicator
     tensor, source, seen = device.full(SMALL, -1), device.full(SMALL, rank + 1.0), device.full(SMALL, -1)
@@ -196,7 +196,7 @@ def order(rank, n, path):
 
 def memory(rank, n, path):
     """Memory that the program has released is not reused before pending operations have used it."""
-    device = standin.Device(path)
+    device = fake_gpu.Device(path)
     gate = device.module
     first = device.full(1, 0)
     dist.all_reduce(first)
@@ -229,7 +229,7 @@ def barrier_options(device):
 
 def callbacks(rank, n, path):
     """A future's callback runs with a stream ordered after the operation, and may use the group."""
-    device = standin.Device(path)
+    device = fake_gpu.Device(path)
     dist.all_reduce(device.full(1, 0))
     twice, seen = device.full(SMALL, 1.0), device.full(SMALL, -1)
 
@@ -253,7 +253,7 @@ def callbacks(rank, n, path):
 
 def graphs(rank, n, path):
     """A call can be captured after the communicator exists, and each replay is a new operation."""
-    device = standin.Device(path)
+    device = fake_gpu.Device(path)
     tensor, output = device.full(SMALL, 1.0), device.empty(n * SMALL)
     dist.all_reduce(device.full(1, 0))
     device.module.synchronize(0)  # the group's other work must not overlap with the replays
@@ -275,7 +275,7 @@ def graphs(rank, n, path):
 
 
 def refusals(rank, n, path):
-    device = standin.Device(path)
+    device = fake_gpu.Device(path)
     other = torch.ones(SMALL).to("privateuseone:1")
     tutti = backend()
 
@@ -301,7 +301,7 @@ def refusals(rank, n, path):
 
 
 def dies(rank, n, path):
-    device = standin.Device(path)
+    device = fake_gpu.Device(path)
     tensor = device.full(SMALL, 1.0)
     dist.all_reduce(tensor)
     check(tensor, n)
@@ -319,7 +319,7 @@ def dies(rank, n, path):
 
 
 def differ(rank, n, path):
-    device = standin.Device(path)
+    device = fake_gpu.Device(path)
     try:
         backend().allreduce([device.full(LARGE if rank == 1 else SMALL, 1.0)]).wait(ranks.timedelta(seconds=30))
     except dist.DistBackendError as error:
@@ -328,14 +328,14 @@ def differ(rank, n, path):
 
 
 @unittest.skipIf(version() < (2, 5), "devices of other makers are made for PyTorch 2.5")
-@unittest.skipUnless(standin.is_there(), "there is no stand-in of CUDA's driver")
+@unittest.skipUnless(fake_gpu.is_there(), "there is no fake GPU")
 class Devices(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        if standin.headers_of_cuda() is None:
+        if fake_gpu.headers_of_cuda() is None:
             raise unittest.SkipTest("there is no cuda.h")
-        cls.path = standin.build(os.environ.get("TUTTI_TEST_BUILD", "."))
-        os.environ["TUTTI_STANDIN_DEVICES"] = "2"
+        cls.path = fake_gpu.build(os.environ.get("TUTTI_TEST_BUILD", "."))
+        os.environ["TUTTI_FAKE_GPU_DEVICES"] = "2"
 
     def run_ranks(self, n, body, *arguments):
         return ranks.run(n, body, n, self.path, *arguments, backend=BACKEND)

@@ -53,6 +53,6 @@ cd tests
 # Tests the module built here, not an installed one, which might be loaded first.
 export TORCH_DEVICE_BACKEND_AUTOLOAD=0 PYTHONPATH="$build/lib${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1 TUTTI_TIMEOUT_MS=60000
 # In a build tree, the folder of libtutti.so also has the fake CUDA driver over host memory.
-export TUTTI_STANDIN="${TUTTI_STANDIN-$library/testing/fake_cuda}" TUTTI_TEST_BUILD="$build"
+export TUTTI_FAKE_GPU="${TUTTI_FAKE_GPU-$library/testing/fake_gpu}" TUTTI_TEST_BUILD="$build"
 unset TORCH_SHOW_CPP_STACKTRACES
 "$python" -W ignore -m unittest discover -p '*_test.py' "$@"

@@ -1,7 +1,7 @@
-"""CuPy's NCCL binding, from its wheel, on memory of the stand-in.
+"""CuPy's NCCL binding, from its wheel, on memory of the fake GPU.
 
-CuPy's arrays need NVIDIA's runtime, which is part of its wheel and does not work on the stand-in's driver. So the calls
-get addresses of memory that the stand-in's own runtime gave.
+CuPy's arrays need NVIDIA's runtime, which is part of its wheel and does not work on the fake GPU's driver. So the calls
+get addresses of memory that the fake GPU's own runtime gave.
 """
 import cupy
 from cupy.cuda import nccl

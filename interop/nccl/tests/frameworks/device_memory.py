@@ -1,4 +1,4 @@
-"""Memory and streams of the stand-in's device, for bindings that take addresses and bring no runtime that works on it.
+"""Memory and streams of the fake GPU's device, for bindings that take addresses and bring no runtime that works on it.
 
 Loaded by ctypes from the runtime that the loader finds first.
 """

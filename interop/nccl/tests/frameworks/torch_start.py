@@ -1,4 +1,4 @@
-"""PyTorch finds the stand-in's devices and moves tensors; its own kernels cannot run there and say so."""
+"""PyTorch finds the fake GPU's devices and moves tensors; its own kernels cannot run there and say so."""
 import os
 
 import torch
@@ -16,8 +16,8 @@ def find_nccl():
 
 def find_devices():
     check(torch.cuda.is_available(), True)
-    check(torch.cuda.device_count(), int(os.environ["TUTTI_STANDIN_DEVICES"]))
-    check(torch.cuda.get_device_name(0), "Tutti stand-in")
+    check(torch.cuda.device_count(), int(os.environ["TUTTI_FAKE_GPU_DEVICES"]))
+    check(torch.cuda.get_device_name(0), "Tutti fake GPU")
 
 
 def copy_there_and_back():

@@ -1,4 +1,4 @@
-"""vLLM's ctypes wrapper of NCCL, as its package has it, on memory of the stand-in.
+"""vLLM's ctypes wrapper of NCCL, as its package has it, on memory of the fake GPU.
 
     vllm_wrapper.py PATH-OF-pynccl_wrapper.py
 

@@ -1,0 +1,81 @@
+// Work done in order, asynchronously.
+//
+// Thread-safety: all of it. A stream's thread lives until the stream is closed and drained; it keeps the stream alive.
+#pragma once
+
+#include <cuda.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace tutti::fake_gpu {
+
+using Work = std::function<void()>;
+
+class Capture;
+class Stream;
+
+// A point in a stream's work: after the `ticket`-th piece of it.
+struct Moment {
+  std::shared_ptr<Stream> stream;
+  std::uint64_t ticket = 0;
+
+  bool Passed() const;
+  void Wait() const;
+  // For a call that returns when the work is done: it is counted.
+  void MakeCallerWait() const;
+};
+
+std::uint64_t WaitsOfCallers();
+
+class Stream : public std::enable_shared_from_this<Stream> {
+ public:
+  // Unless `blocking`, the null stream and this one do not wait for each other.
+  Stream(CUdevice device, bool blocking) : device_(device), blocking_(blocking) {}
+
+  CUdevice device() const { return device_; }
+  bool blocking() const { return blocking_; }
+
+  Moment Push(Work work);
+  // The moment after all work pushed so far.
+  Moment Now();
+  // Accepts no more work; work already pushed still runs.
+  void Close();
+
+  // The capture that the stream takes part in, if any. Guarded by the lock of captures (capture.h).
+  std::shared_ptr<Capture> capture;
+
+ private:
+  friend struct Moment;
+  void RunInCaller(const Work& work);
+  void Drain();
+
+  const CUdevice device_;
+  const bool blocking_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Work> work_;
+  std::uint64_t pushed_ = 0;
+  std::uint64_t done_ = 0;
+  bool has_thread_ = false;
+  bool closed_ = false;
+};
+
+// The stream of a caller's handle: null and CU_STREAM_LEGACY mean the current device's null stream,
+// CU_STREAM_PER_THREAD the calling thread's own.
+std::shared_ptr<Stream> StreamOf(CUstream handle);
+bool IsNullStream(const Stream& stream);
+// All streams of `device`, including the null stream.
+std::vector<std::shared_ptr<Stream>> StreamsOf(CUdevice device);
+void WaitForAll(CUdevice device);
+
+// Does the work in stream order, or records it if the stream is captured. Then the moment has no stream.
+Moment Enqueue(const std::shared_ptr<Stream>& stream, Work work);
+
+}  // namespace tutti::fake_gpu
