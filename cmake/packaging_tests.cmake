@@ -16,6 +16,7 @@ if(CMAKE_CROSSCOMPILING)
 endif()
 
 add_test(NAME docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/docs_test.sh ${PROJECT_SOURCE_DIR})
+add_test(NAME comments COMMAND python3 -B ${PROJECT_SOURCE_DIR}/tests/packaging/comments_test.py ${PROJECT_SOURCE_DIR})
 if(TARGET tutti_tool)
   add_test(NAME tool_docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/tool_docs_test.sh
                                       $<TARGET_FILE:tutti_tool> ${PROJECT_SOURCE_DIR})

@@ -162,24 +162,19 @@ std::string TextOf(const std::vector<SocketAddress>& addresses) {
   return text;
 }
 
-void Socket::Close() {
-  // Linux closes the descriptor also when close() is interrupted: never repeat it.
-  if (fd_ >= 0) close(std::exchange(fd_, -1));
-}
-
 void Socket::Shutdown() const {
-  if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
+  if (fd_) shutdown(fd_.get(), SHUT_RDWR);
 }
 
 void Socket::ShutdownSending() const {
-  if (fd_ >= 0) shutdown(fd_, SHUT_WR);
+  if (fd_) shutdown(fd_.get(), SHUT_WR);
 }
 
 void Socket::Abort() const {
   sockaddr nothing{};
   nothing.sa_family = AF_UNSPEC;
   // Dissolves the connection (connect(2)); Linux also drops the queue, and with it what it was reading in place.
-  if (fd_ >= 0) connect(fd_, &nothing, sizeof nothing);
+  if (fd_) connect(fd_.get(), &nothing, sizeof nothing);
 }
 
 ListenResult Listen(const SocketAddress& address) {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "base/standard_descriptors.h"
+#include "base/file_descriptor.h"
 #include "base/threads/cancellation.h"
 
 struct sockaddr;
@@ -57,20 +57,11 @@ std::string TextOf(const std::vector<SocketAddress>& addresses);
 class Socket {
  public:
   Socket() = default;
-  explicit Socket(int fd) : fd_(AboveStandard(fd)) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    if (this != &other) {
-      Close();
-      fd_ = std::exchange(other.fd_, -1);
-    }
-    return *this;
-  }
-  ~Socket() { Close(); }
+  explicit Socket(int fd) : fd_(fd) {}
 
-  int fd() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  void Close();
+  int fd() const { return fd_.get(); }
+  explicit operator bool() const { return static_cast<bool>(fd_); }
+  void Close() { fd_.Close(); }
   // Ends the connection or the listening for all holders, also for copies that a fork has left in other processes.
   void Shutdown() const;
   // Ends it in one direction: the other end sees that nothing more comes.
@@ -79,7 +70,7 @@ class Socket {
   void Abort() const;
 
  private:
-  int fd_ = -1;
+  FileDescriptor fd_;
 };
 
 struct ListenResult {

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/plain_text.h"
-#include "base/standard_descriptors.h"
 
 namespace tutti {
 namespace {

@@ -6,6 +6,7 @@
 
 #include <future>
 
+#include "base/all_gather.h"
 #include "transports/shm/fabric_testing.h"
 
 namespace tutti::host {
@@ -15,7 +16,7 @@ namespace {
 // it must come back.
 TEST(Doorbell, APeerCannotMakeTheCallBlock) {
   constexpr int kRanks = 3, kPeer = 1;  // ranks 0 and 1 share a host
-  const auto thrown = shm::RunThreadRanks(kRanks, [&](int rank, const shm::AllGather& all_gather) {
+  const auto thrown = shm::RunThreadRanks(kRanks, [&](int rank, const AllGather& all_gather) {
     const shm::Hosts hosts{{0, 0, 1}, {0, 0, 1}};
     shm::Fabric fabric(rank, hosts, 1, Settings{}, all_gather, Deadline::After(std::chrono::seconds(60)));
     if (rank == kPeer) {

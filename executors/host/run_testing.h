@@ -15,6 +15,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "executors/host/run.h"
 
 namespace tutti::testing {
@@ -30,7 +31,7 @@ class RankBesideStranger {
     if (child_ < 0) std::abort();
     const bool parent = child_ != 0;
     close(ends[parent ? 1 : 0]);
-    socket_ = shm::FileDescriptor(ends[parent ? 0 : 1]);
+    socket_ = FileDescriptor(ends[parent ? 0 : 1]);
     if (!parent) BeTheStranger(channels);
     fabric_ = Make(0, channels);
   }
@@ -99,7 +100,7 @@ class RankBesideStranger {
     if (bytes > 0 && recv(socket_.get(), data, bytes, MSG_WAITALL) != static_cast<ssize_t>(bytes)) std::abort();
   }
 
-  shm::FileDescriptor socket_;
+  FileDescriptor socket_;
   pid_t child_ = 0;
   std::unique_ptr<shm::Fabric> fabric_;
 };

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "base/plain_text.h"
 #include "src/bootstrap/control_plane.h"
 
@@ -39,7 +40,7 @@ std::vector<std::uint8_t> Shipped(const std::function<nlohmann::json()>& find) {
 
 }  // namespace
 
-JsonDocument FromRankZero(int rank, const shm::AllGather& all_gather, const std::function<nlohmann::json()>& find) {
+JsonDocument FromRankZero(int rank, const AllGather& all_gather, const std::function<nlohmann::json()>& find) {
   const std::vector<std::uint8_t> mine = rank == 0 ? Shipped(find) : std::vector<std::uint8_t>();
   const auto all = all_gather(std::as_bytes(std::span(mine)));
   const std::span theirs(reinterpret_cast<const std::uint8_t*>(all.front().data()), all.front().size());

@@ -6,6 +6,7 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 
+#include "base/all_gather.h"
 #include "base/files/json.h"
 #include "transports/shm/descriptor_exchange.h"
 
@@ -14,6 +15,6 @@ namespace tutti::bootstrap {
 // Collective. Calls `find` on rank 0; every rank gets the object that it returned. If `find` throws, every rank throws:
 // for an Error tuttiInvalidArgument with its message, else tuttiSystemError (memory ran out) or tuttiInternalError. The
 // object is read within limits; its types are checked when values are extracted.
-JsonDocument FromRankZero(int rank, const shm::AllGather& all_gather, const std::function<nlohmann::json()>& find);
+JsonDocument FromRankZero(int rank, const AllGather& all_gather, const std::function<nlohmann::json()>& find);
 
 }  // namespace tutti::bootstrap

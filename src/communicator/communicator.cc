@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "algorithms/builders/records.h"
+#include "base/all_gather.h"
 #include "base/clock.h"
 #include "base/files/files.h"
 #include "base/log.h"
@@ -18,7 +19,6 @@
 #include "src/memory/device_buffers.h"
 #include "src/plan/planning.h"
 #include "topology/detect/host.h"
-#include "transports/shm/gather_values.h"
 #include "transports/tcp/listening.h"
 
 namespace tutti::comm {
@@ -179,7 +179,7 @@ std::unique_ptr<shrink::MembershipAgreement> Communicator::MakeMembershipAgreeme
       [this](int rank) { return network_.engine != nullptr && network_.engine->Reaches(rank); });
 }
 
-shm::AllGather Communicator::MakeAllGather(Cancellation cancel) {
+AllGather Communicator::MakeAllGather(Cancellation cancel) {
   return [this, cancel](std::span<const std::byte> mine) {
     return control_plane_->AllGather(mine, InitDeadline(), cancel);
   };

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "executors/host/drive.h"
 #include "executors/host/helper_threads.h"
 #include "src/bootstrap/control_plane.h"
@@ -222,13 +223,13 @@ class Communicator {
   void Stop(std::string_view what);
   void MakeDeviceContext(cost_model::TuningContext tuning, Deadline deadline);
   void DumpRecorder() const;
-  shm::AllGather MakeAllGather() { return MakeAllGather(cancel_); }
-  shm::AllGather MakeAllGather(Cancellation cancel);
+  AllGather MakeAllGather() { return MakeAllGather(cancel_); }
+  AllGather MakeAllGather(Cancellation cancel);
   Deadline InitDeadline() const { return Deadline::After(options_.settings.init_timeout()); }
   void SetUp(Deadline deadline);
   // Collective, and the first exchange of every control call. Throws tuttiInvalidUsage on all ranks if they are in
   // different control calls, or have made different collective calls so far.
-  void RequireSameCalls(ControlCall call, const shm::AllGather& all_gather);
+  void RequireSameCalls(ControlCall call, const AllGather& all_gather);
   // Runs this rank's part of a control call. Reports a failure to the other ranks if they cannot see it themselves.
   template <typename Body>
   auto InControlCall(ControlCall call, Body&& body) {

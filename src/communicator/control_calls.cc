@@ -4,10 +4,10 @@
 #include <new>
 #include <system_error>
 
+#include "base/all_gather.h"
 #include "src/communicator/communicator.h"
 #include "src/communicator/control_call.h"
 #include "src/memory/device_buffers.h"
-#include "transports/shm/gather_values.h"
 
 namespace tutti::comm {
 namespace {
@@ -83,7 +83,7 @@ tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
     RequireSameCalls(ControlCall::window_register, MakeAllGather());
     const bool mine = device_ != nullptr && memory::IsGpuMemory(device_->device(), buffer);
     if (device_ != nullptr) {
-      const auto on_gpu = shm::GatherValues(MakeAllGather(), static_cast<std::uint8_t>(mine));
+      const auto on_gpu = GatherValues(MakeAllGather(), static_cast<std::uint8_t>(mine));
       const auto other = std::find_if(on_gpu.begin(), on_gpu.end(), [&](auto each) { return each != on_gpu.front(); });
       if (other != on_gpu.end()) {
         Throw(tuttiInvalidArgument, "buff is {} memory on rank 0, {} memory on rank {}",

@@ -5,27 +5,27 @@
 #include <cstring>
 #include <thread>
 
+#include "base/all_gather.h"
 #include "base/log.h"
 #include "base/threads/quiet_thread.h"
 #include "src/bootstrap/rendezvous.h"
 #include "src/communicator/communicator.h"
-#include "transports/shm/gather_values.h"
 
 namespace tutti::comm {
 namespace {
 
 // Lives while some ranks become a communicator, and asks them to give up when one ends. Detects that by the process (on
-// this host) or by the tie to the agreement's leader. Ranks that wait at the rendezvous cannot distinguish an ended
-// rank from a late one.
+// this host) or by the connection to the agreement's leader. Ranks that wait at the rendezvous cannot distinguish an
+// ended rank from a late one.
 class WhileAllLive {
  public:
-  WhileAllLive(const diagnostics::FailureDetector& failure_detector, shrink::LivenessLinks& ties,
+  WhileAllLive(const diagnostics::FailureDetector& failure_detector, shrink::LivenessLinks& links,
                const std::vector<int>& ranks)
-      : thread_(QuietThread([this, &failure_detector, &ties, &ranks] {
+      : thread_(QuietThread([this, &failure_detector, &links, &ranks] {
           while (!done_.load(std::memory_order_acquire)) {
             const auto dead = failure_detector.Dead();
             const auto is_dead = [&](int rank) { return std::ranges::find(dead, rank) != dead.end(); };
-            if (ties.OneEnded() || std::ranges::any_of(ranks, is_dead))
+            if (links.OneEnded() || std::ranges::any_of(ranks, is_dead))
               one_died_.store(true, std::memory_order_relaxed);
             std::this_thread::sleep_for(kLookEvery);
           }
@@ -67,7 +67,7 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, const Opti
   const auto places = InControlCall(ControlCall::split, [&] {
     const auto all_gather = MakeAllGather(either);
     RequireSameCalls(ControlCall::split, all_gather);
-    const auto choices = shm::GatherValues(all_gather, Choice{color, key});
+    const auto choices = GatherValues(all_gather, Choice{color, key});
     for (std::size_t r = 0; r < choices.size(); ++r) {
       if (choices[r].color == color && color >= 0) members.push_back(static_cast<int>(r));
     }
@@ -88,7 +88,7 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, const Opti
       control_plane_->Refuse(RefusalOf(CurrentFailure(), "in split"));
       throw;
     }
-    return shm::GatherValues(all_gather, place);
+    return GatherValues(all_gather, place);
   });
   if (color < 0) {
     AwaitArrivals(ControlCall::split, either);
@@ -151,14 +151,14 @@ std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& exclu
         membership_agreement_->Meet(excluded, exact, failure_detector_->Dead(), open, deadline, either);
     const auto& members = reunited.members;
     const auto place = std::ranges::find(members, rank()) - members.begin();
-    std::optional<WhileAllLive> alive(std::in_place, *failure_detector_, membership_agreement_->ties(), members);
+    std::optional<WhileAllLive> alive(std::in_place, *failure_detector_, membership_agreement_->links(), members);
     try {
       const auto meet = At(bootstrap::DecodeUniqueId(reunited.id), static_cast<int>(members.size()),
                            static_cast<int>(place), Cancellation(aborted_, &cancel, &alive->one_died()));
       auto joined = std::make_unique<Communicator>(meet, options, either);
       alive.reset();
       hold.Release();
-      membership_agreement_->ties().SayJoined();
+      membership_agreement_->links().SayJoined();
       return joined;
     } catch (const Error& error) {
       // Another rank may have died since; the survivors find that out together.
@@ -187,7 +187,7 @@ std::unique_ptr<Communicator> Communicator::Grow(int nranks, const std::optional
   const Cancellation either(cancelled_, &cancel);
   const auto offers = InControlCall(ControlCall::grow, [&] {
     RequireSameCalls(ControlCall::grow, MakeAllGather(either));
-    return shm::GatherValues(MakeAllGather(either), Offer{nranks, id.has_value(), id.value_or(tuttiUniqueId{})});
+    return GatherValues(MakeAllGather(either), Offer{nranks, id.has_value(), id.value_or(tuttiUniqueId{})});
   });
   for (std::size_t r = 0; r < offers.size(); ++r) {
     if (offers[r].nranks == offers.front().nranks) continue;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/all_gather.h"
 #include "src/communicator/communicator.h"
 #include "src/communicator/control_call.h"
 #include "transports/progress/network.h"
@@ -16,7 +17,7 @@ struct Told {
 };
 
 template <typename T>
-std::vector<std::vector<T>> GatherLists(const shm::AllGather& all_gather, const std::vector<T>& mine) {
+std::vector<std::vector<T>> GatherLists(const AllGather& all_gather, const std::vector<T>& mine) {
   const auto all = all_gather(std::as_bytes(std::span(mine)));
   std::vector<std::vector<T>> lists;
   for (std::size_t r = 0; r < all.size(); ++r) {
@@ -58,7 +59,7 @@ std::string WhichDiffer(const std::vector<Told>& one, const std::string& who, co
 
 }  // namespace
 
-void Communicator::RequireSameCalls(ControlCall call, const shm::AllGather& all_gather) {
+void Communicator::RequireSameCalls(ControlCall call, const AllGather& all_gather) {
   auto words = failure_detector_->history().Marks(ring::kRecords);
   words.insert(words.begin(), static_cast<std::uint64_t>(call));
   auto marks = GatherLists(all_gather, words);

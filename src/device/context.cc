@@ -6,13 +6,13 @@
 #include <map>
 #include <mutex>
 
+#include "base/all_gather.h"
 #include "base/log.h"
 #include "base/numbers/datatype.h"
 #include "base/numbers/rounding.h"
 #include "src/memory/device_buffers.h"
 #include "src/plan/planning.h"
 #include "transports/cuda/line128_support.h"
-#include "transports/shm/gather_values.h"
 #include "transports/shm/process_register.h"
 
 namespace tutti::device {
@@ -66,8 +66,7 @@ std::shared_ptr<const cuda::KernelModule> KernelsOf(const cuda_transport::CudaDe
 }  // namespace
 
 std::unique_ptr<DeviceContext> DeviceContext::Make(const DeviceSetup& setup, int rank, int nranks,
-                                                   const shm::AllGather& all_gather, Deadline deadline,
-                                                   std::string* why) {
+                                                   const AllGather& all_gather, Deadline deadline, std::string* why) {
   // All ranks must know of a fault of any rank's device before any continues.
   std::string mine;
   std::shared_ptr<const cuda::KernelModule> kernels;  // keeps the module loaded until the constructor asks for it again
@@ -89,7 +88,7 @@ std::unique_ptr<DeviceContext> DeviceContext::Make(const DeviceSetup& setup, int
   return std::unique_ptr<DeviceContext>(new DeviceContext(setup, rank, nranks, all_gather, deadline));
 }
 
-DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, const shm::AllGather& all_gather,
+DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, const AllGather& all_gather,
                              Deadline deadline)
     : rank_(rank), nranks_(nranks), zero_copy_(setup.settings->zero_copy) {
   const auto& driver = *cuda_transport::LoadedCudaDriver();
@@ -101,7 +100,7 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
     std::uint32_t blocks;
     bool zero_copy;
   };
-  const auto rooms = shm::GatherValues(all_gather, Room{device_->uuid(), kernels_->resident_blocks(), zero_copy_});
+  const auto rooms = GatherValues(all_gather, Room{device_->uuid(), kernels_->resident_blocks(), zero_copy_});
   std::uint32_t blocks = rooms.front().blocks, sharing = 1;
   for (const auto& room : rooms) {
     blocks = std::min(blocks, room.blocks);
@@ -207,13 +206,13 @@ void DeviceContext::MakeState(std::uint64_t count_from, bool holds) {
 }
 
 // The lowest rank of the process on this GPU makes the launch group and offers it to the others.
-void DeviceContext::JoinLaunchGroup(const shm::AllGather& all_gather) {
+void DeviceContext::JoinLaunchGroup(const AllGather& all_gather) {
   const auto& members = fabric_->fused();
   const int maker = members.front();
   if (maker == rank_) launch_group_ = std::make_shared<LaunchGroup>(members, kernels_);
   std::optional<shm::Offer> offer;
   if (maker == rank_) offer.emplace(rank_, launch_group_);
-  const auto keys = shm::GatherValues(all_gather, offer ? offer->key() : shm::RegisterKey{});
+  const auto keys = GatherValues(all_gather, offer ? offer->key() : shm::RegisterKey{});
   if (maker != rank_) {
     launch_group_ = shm::FindOffer<LaunchGroup>(keys[static_cast<std::size_t>(maker)], maker);
     if (launch_group_ == nullptr)

@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 
+#include "base/all_gather.h"
 #include "src/device/launch_group.h"
 #include "src/device/plans.h"
 #include "src/device/proxy.h"
@@ -40,7 +41,7 @@ class DeviceContext {
   // Collective. Null, on every rank, unless every rank can use its device; *why then gives the reason. REQUIRES: every
   // rank names a device.
   static std::unique_ptr<DeviceContext> Make(const DeviceSetup& setup, int rank, int nranks,
-                                             const shm::AllGather& all_gather, Deadline deadline, std::string* why);
+                                             const AllGather& all_gather, Deadline deadline, std::string* why);
   // Waits for the kernels, or stops them if the communicator has failed.
   ~DeviceContext();
   DeviceContext(const DeviceContext&) = delete;
@@ -69,8 +70,8 @@ class DeviceContext {
 
   // Collective: gives back memory of the GPU that only running kernels need, and takes it again; nothing else changes. The
   // reason why a rank could not, the same on all ranks: then nothing has changed at all. REQUIRES: AwaitIdle().
-  std::string Suspend(const shm::AllGather& all_gather);
-  std::string Resume(const shm::AllGather& all_gather, Deadline deadline);
+  std::string Suspend(const AllGather& all_gather);
+  std::string Resume(const AllGather& all_gather, Deadline deadline);
   // From any thread, as are the bytes: of the GPU's memory that Suspend() gives back, and the rest.
   bool suspended() const { return suspended_.load(std::memory_order_acquire); }
   std::size_t suspendable_bytes() const { return fabric_->returnable_bytes(); }
@@ -92,10 +93,10 @@ class DeviceContext {
   }
 
  private:
-  DeviceContext(const DeviceSetup& setup, int rank, int nranks, const shm::AllGather& all_gather, Deadline deadline);
+  DeviceContext(const DeviceSetup& setup, int rank, int nranks, const AllGather& all_gather, Deadline deadline);
   void MakeState(std::uint64_t count_from, bool holds);
   void TrimPlans();
-  void JoinLaunchGroup(const shm::AllGather& all_gather);
+  void JoinLaunchGroup(const AllGather& all_gather);
   cuda_kernels::DeviceWork WorkOf(const plan::Operation& operation, const DevicePlanEntry& plan) const;
   host::RemoteAccess RemoteAccessOf(const void* buffer, std::size_t bytes) const;
 

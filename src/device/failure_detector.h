@@ -1,5 +1,5 @@
 // Watches a rank's kernels from the host: writes what they publish into the flight recorder, where peers read it, and
-// turns a wait that makes no progress into a failure that stops them (watch.h).
+// turns a wait that makes no progress into a failure that stops them (src/diagnostics/failure_detector.h).
 //
 // Thread-safety: has its own thread; failure() and Fail from any thread.
 #pragma once

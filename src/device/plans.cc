@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "algorithms/schedule/binding.h"
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/numbers/datatype.h"
@@ -126,7 +127,7 @@ DevicePlans::Done& DevicePlans::Done::operator+=(const DevicePlanEntry& plan) {
 }
 
 DevicePlans::DevicePlans(DevicePlanContext context, const topology::System& system, int rank,
-                         const shm::AllGather& all_gather)
+                         const AllGather& all_gather)
     : context_(std::move(context)), rank_(rank) {
   const auto shipped = bootstrap::FromRankZero(rank, all_gather, [&] {
     const cost_model::Machine machine = MachineFor(context_, system);

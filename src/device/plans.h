@@ -1,5 +1,5 @@
-// Plans of a communicator's calls on GPUs: the algorithm and the program made from it. As on the host (selector.h,
-// plan_cache.h), rank 0 prices and ships one table of breakpoints, and a repeated call costs a look-up.
+// Plans of a communicator's calls on GPUs: the algorithm and the program made from it. As on the host
+// (plan_selector.h, plan_cache.h), rank 0 prices and ships one table of breakpoints, and a repeated call costs a look-up.
 //
 // Thread-safety: used by one thread at a time.
 #pragma once
@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/all_gather.h"
 #include "executors/cuda/device_program.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/tuner/tuner.h"
@@ -50,7 +51,7 @@ class DevicePlans {
     Done& operator+=(const DevicePlanEntry& plan);
   };
   // Collective.
-  DevicePlans(DevicePlanContext context, const topology::System& system, int rank, const shm::AllGather& all_gather);
+  DevicePlans(DevicePlanContext context, const topology::System& system, int rank, const AllGather& all_gather);
 
   // The plan for this call; it lives until Forget(). Making one allocates GPU memory.
   DevicePlanEntry& Find(const plan::Operation& operation, std::uint64_t packed);

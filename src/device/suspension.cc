@@ -1,4 +1,5 @@
 // A communicator's GPU memory: how much there is, and giving a part of it back for a time.
+#include "base/all_gather.h"
 #include "src/device/context.h"
 
 namespace tutti::device {
@@ -8,7 +9,7 @@ std::size_t DeviceContext::persistent_bytes() const {
          barrier_.bytes();
 }
 
-std::string DeviceContext::Suspend(const shm::AllGather& all_gather) {
+std::string DeviceContext::Suspend(const AllGather& all_gather) {
   all_gather({});  // other ranks' kernels use this rank's memory
   // If a rank dies on the way, this rank's memory may be gone already.
   suspended_.store(true, std::memory_order_release);
@@ -17,7 +18,7 @@ std::string DeviceContext::Suspend(const shm::AllGather& all_gather) {
   return why;
 }
 
-std::string DeviceContext::Resume(const shm::AllGather& all_gather, Deadline deadline) {
+std::string DeviceContext::Resume(const AllGather& all_gather, Deadline deadline) {
   auto why = fabric_->TakeAgain(all_gather, deadline);
   suspended_.store(!why.empty(), std::memory_order_release);
   return why;

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "transports/cuda/piece_exchange.h"
-#include "transports/shm/gather_values.h"
 
 namespace tutti::device {
 // A rank's part of a window, as offered to the others.
@@ -85,11 +85,10 @@ DeviceWindows::DeviceWindows(const cuda_transport::CudaDevice& device, const shm
   cuda_transport::SideStream(device.driver(), device.context()).Zero(table_.data(), table_.bytes());
 }
 
-tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const shm::AllGather& all_gather,
-                                     Deadline deadline) {
+tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const AllGather& all_gather, Deadline deadline) {
   CloseRetired();
   const auto pieces = cuda_transport::PiecesUnder(device_.driver(), device_.context(), buffer, bytes);
-  const auto offers = shm::GatherValues(all_gather, MakeOffer(buffer, bytes, pieces));
+  const auto offers = GatherValues(all_gather, MakeOffer(buffer, bytes, pieces));
   RequireShareable(offers);
   std::vector<memory::WindowNumbers::Taken> taken;
   for (const Offer& offer : offers) taken.push_back(offer.taken);

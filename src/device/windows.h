@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "executors/host/run.h"
 #include "src/memory/registered_buffers.h"
 #include "src/memory/windows.h"
@@ -29,7 +30,7 @@ class DeviceWindows {
 
   // Collective. Throws tuttiInvalidArgument, on every rank, if some rank's memory cannot be shared with other
   // processes; tuttiInternalError if a rank offers memory that is not all in one allocation.
-  tuttiWindow* Register(void* buffer, std::size_t bytes, const shm::AllGather& all_gather, Deadline deadline);
+  tuttiWindow* Register(void* buffer, std::size_t bytes, const AllGather& all_gather, Deadline deadline);
   // Local. False, without effect, if the window is not one of these.
   bool Deregister(const tuttiWindow* window);
   // memory::PartOfWindow().

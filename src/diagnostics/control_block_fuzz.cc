@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 
+#include "base/all_gather.h"
 #include "base/files/json.h"
 #include "src/diagnostics/dump.h"
 #include "src/diagnostics/failure_detector.h"
@@ -29,7 +30,7 @@ struct Stage {
 
   Stage() {
     const std::vector<int> together(kRanks, 0);
-    shm::RunThreadRanks(kRanks, [&](int rank, const shm::AllGather& all_gather) {
+    shm::RunThreadRanks(kRanks, [&](int rank, const AllGather& all_gather) {
       fabrics[static_cast<std::size_t>(rank)] = std::make_unique<shm::Fabric>(
           rank, shm::Hosts{together, together}, 1, Settings{}, all_gather, Deadline::Never());
     });

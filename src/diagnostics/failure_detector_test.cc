@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/all_gather.h"
 #include "transports/shm/fabric_testing.h"
 
 namespace tutti::diagnostics {
@@ -13,7 +14,7 @@ using std::chrono::milliseconds;
 // A kernel, or a helper thread, may not yet have taken what a rank sent before it left.
 TEST(FailureDetector, ARankThatLeftIsMissedLate) {
   std::vector<std::optional<Error>> seen;
-  const auto thrown = shm::RunThreadRanks(2, [&](int rank, const shm::AllGather& all_gather) {
+  const auto thrown = shm::RunThreadRanks(2, [&](int rank, const AllGather& all_gather) {
     shm::Fabric fabric(rank, {{0, 0}, {0, 0}}, 1, Settings{}, all_gather, Deadline::After(std::chrono::seconds(60)));
     if (rank == 0) {
       fabric.control(1).state.store(ring::RankState::left);
@@ -41,7 +42,7 @@ TEST(FailureDetector, ARankThatLeftIsMissedLate) {
 // half a second later has called something else.
 TEST(FailureDetector, ARankThatHasJustEndedWithholdsNothing) {
   std::vector<std::optional<Error>> seen;
-  const auto thrown = shm::RunThreadRanks(3, [&](int rank, const shm::AllGather& all_gather) {
+  const auto thrown = shm::RunThreadRanks(3, [&](int rank, const AllGather& all_gather) {
     const shm::Hosts hosts{{0, 0, 0}, {0, 0, 0}};
     shm::Fabric fabric(rank, hosts, 1, Settings{}, all_gather, Deadline::After(std::chrono::seconds(60)));
     if (rank == 0) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/all_gather.h"
 #include "base/numbers/datatype.h"
 #include "src/diagnostics/dump.h"
 #include "src/diagnostics/failure_detector.h"
@@ -18,7 +19,7 @@ constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max();
 // Rank 0 of two looks, with rank 1's block forged.
 std::optional<Error> LookAt(const std::function<void(ring::ControlBlock&)>& forge) {
   std::optional<Error> seen;
-  const auto thrown = shm::RunThreadRanks(2, [&](int rank, const shm::AllGather& all_gather) {
+  const auto thrown = shm::RunThreadRanks(2, [&](int rank, const AllGather& all_gather) {
     shm::Fabric fabric(rank, {{0, 0}, {0, 0}}, 1, Settings{}, all_gather, Deadline::After(std::chrono::seconds(60)));
     if (rank == 0) {
       forge(fabric.control(1));

@@ -5,11 +5,11 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "base/extension.h"
 #include "base/plain_text.h"
 #include "topology/detect/host.h"
-#include "transports/shm/gather_values.h"
 #include "tutti/tutti.h"
 
 namespace tutti::init {
@@ -84,8 +84,7 @@ std::size_t SlotSpan(std::size_t core_cache, std::size_t last_cache, int ranks, 
 
 }  // namespace
 
-Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts& hosts,
-                const shm::AllGather& all_gather) {
+Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts& hosts, const AllGather& all_gather) {
   const Terms mine{detect::AllowedCpus(),
                    static_cast<std::int32_t>(detect::QuotaCpus()),
                    settings.channels,
@@ -109,7 +108,7 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
                    Padded<16>(settings.data_protection),
                    Padded<256>(settings.algorithm),
                    Padded<64>(NameOfTuner())};
-  const auto all = shm::GatherValues(all_gather, mine);
+  const auto all = GatherValues(all_gather, mine);
   const auto& first = all.front();
   Agreement agreement;
   agreement.programs = first.programs != 0;

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transports/plugin/plugin.h"
@@ -46,7 +47,7 @@ cost_model::NetworkCosts CostsOf(const HostNetwork& network, const Settings& set
 }  // namespace
 
 HostNetwork ConnectHosts(shm::Fabric& fabric, const std::vector<bootstrap::Process>& roster, const auth::SecretKey& key,
-                         const Settings& settings, double crowding, const shm::AllGather& all_gather,
+                         const Settings& settings, double crowding, const AllGather& all_gather,
                          const progress::NetworkEngine::PolledRings& polled) {
   if (fabric.hosts().count() == 1) return {};
   std::vector<int> remote;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "base/settings.h"
 #include "net/auth/secret_key.h"
 #include "selection/cost_model/host_machine.h"
@@ -29,7 +30,7 @@ struct HostNetwork {
 // verbs if every rank can use them, else TCP; rank 0 logs which. Throws tuttiInvalidUsage if the settings require a
 // transport that a rank cannot use, naming it and the reason. `crowding`: see Processors. `polled`: see NetworkEngine.
 HostNetwork ConnectHosts(shm::Fabric& fabric, const std::vector<bootstrap::Process>& roster, const auth::SecretKey& key,
-                         const Settings& settings, double crowding, const shm::AllGather& all_gather,
+                         const Settings& settings, double crowding, const AllGather& all_gather,
                          const progress::NetworkEngine::PolledRings& polled = nullptr);
 
 cost_model::Processors ProcessorsOf(const shm::Hosts& hosts, int rank, const Agreement& agreement);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "base/files/files.h"
 #include "base/log.h"
@@ -55,7 +56,7 @@ std::string OwnAnswer(const Settings& settings) {
 }  // namespace
 
 topology::System Survey(const Settings& settings, int rank, const std::vector<std::string>& hosts,
-                        const shm::AllGather& all_gather) {
+                        const AllGather& all_gather) {
   const auto leads = [&](std::size_t r) {
     return std::find(hosts.begin(), hosts.begin() + r, hosts[r]) == hosts.begin() + r;
   };

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "base/settings.h"
 #include "topology/graph/system.h"
 #include "transports/shm/descriptor_exchange.h"
@@ -17,7 +18,7 @@ namespace tutti::init {
 // ranks. Throws on every rank, naming the rank whose file is wrong or unreadable. The rank that detects writes
 // TUTTI_TOPO_DUMP_FILE.
 topology::System Survey(const Settings& settings, int rank, const std::vector<std::string>& hosts,
-                        const shm::AllGather& all_gather);
+                        const AllGather& all_gather);
 
 // "2 CPUs, 8 GPUs, 8 NICs on 1 host".
 std::string Summary(const topology::System& system);

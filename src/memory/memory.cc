@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/fork_safe_mutex.h"
 #include "base/threads/made_once.h"
 #include "src/memory/device_buffers.h"
@@ -99,7 +100,7 @@ std::optional<AllocationView> FindAllocation(const void* pointer, std::size_t by
   const std::size_t offset = address - found->first;
   const auto& segment = found->second;
   if (offset > segment.bytes() || bytes > segment.bytes() - offset) return std::nullopt;
-  shm::FileDescriptor fd(fcntl(segment.fd().get(), F_DUPFD_CLOEXEC, 0));
+  FileDescriptor fd(fcntl(segment.fd().get(), F_DUPFD_CLOEXEC, 0));
   if (!fd) ThrowErrno("no file descriptor for sharing memory of tuttiMemAlloc");
   return AllocationView{segment.mapping(), std::move(fd), offset};
 }

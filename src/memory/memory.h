@@ -9,13 +9,14 @@
 #include <memory>
 #include <optional>
 
+#include "base/file_descriptor.h"
 #include "transports/shm/segment.h"
 
 namespace tutti::memory {
 
 struct AllocationView {
   std::shared_ptr<shm::Mapping> mapping;  // maps the whole allocation
-  shm::FileDescriptor fd;                 // of its memfd
+  FileDescriptor fd;                      // of its memfd
   std::size_t offset;                     // of the requested range in the allocation
 };
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transports/shm/shared_segments.h"
@@ -28,7 +29,7 @@ struct RegisteredBuffers::Board {
 
 RegisteredBuffers::RegisteredBuffers(const cuda_transport::CudaDevice& device, const shm::Fabric& shm,
                                      cuda_kernels::DeviceWindow* table, std::uint16_t first,
-                                     const shm::AllGather& all_gather, Deadline deadline)
+                                     const AllGather& all_gather, Deadline deadline)
     : device_(device),
       shm_(shm),
       table_(table),

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/all_gather.h"
+#include "base/file_descriptor.h"
 #include "executors/cuda/kernels/device_plan.h"
 #include "executors/host/run.h"
 #include "transports/cuda/fabric.h"
@@ -27,7 +29,7 @@ class RegisteredBuffers {
   // Collective. Entry e of rank r belongs into table[(first + e) * nranks + r], in this rank's GPU memory, where
   // kernels look it up like a window of that number.
   RegisteredBuffers(const cuda_transport::CudaDevice& device, const shm::Fabric& shm, cuda_kernels::DeviceWindow* table,
-                    std::uint16_t first, const shm::AllGather& all_gather, Deadline deadline);
+                    std::uint16_t first, const AllGather& all_gather, Deadline deadline);
 
   // Null if other processes cannot share the buffer, or too many are registered; it is then used like any other.
   void* Add(void* buffer, std::size_t bytes);
@@ -49,7 +51,7 @@ class RegisteredBuffers {
   };
   // The descriptor of a buffer of this rank, and the ranks that have yet to get it.
   struct Given {
-    shm::FileDescriptor file;
+    FileDescriptor file;
     std::vector<int> waiting;
   };
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "src/memory/memory.h"
-#include "transports/shm/gather_values.h"
 #include "transports/shm/shared_segments.h"
 
 namespace tutti::memory {
@@ -22,13 +22,13 @@ struct Offer {
 
 }  // namespace
 
-tuttiWindow* Windows::Register(shm::Fabric& fabric, void* buffer, std::size_t bytes, const shm::AllGather& all_gather,
+tuttiWindow* Windows::Register(shm::Fabric& fabric, void* buffer, std::size_t bytes, const AllGather& all_gather,
                                Deadline deadline) {
   UnmapRetired();
   const auto found = FindAllocation(buffer, bytes);
   Offer offer{0, 0, false, numbers_.taken()};
   if (found) offer = {found->offset, bytes, true, offer.taken};
-  const auto offers = shm::GatherValues(all_gather, offer);
+  const auto offers = GatherValues(all_gather, offer);
   std::vector<int> without;
   std::vector<WindowNumbers::Taken> taken;
   for (std::size_t r = 0; r < offers.size(); ++r) {

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "executors/host/run.h"
 #include "src/memory/window_numbers.h"
 
@@ -76,7 +77,7 @@ class Windows : public host::WindowMap {
 
   // Collective. Throws tuttiInvalidArgument if [buffer, buffer + bytes) is not inside one tuttiMemAlloc allocation on
   // every rank (naming the ranks where it is not), after reporting that to every rank.
-  tuttiWindow* Register(shm::Fabric& fabric, void* buffer, std::size_t bytes, const shm::AllGather& all_gather,
+  tuttiWindow* Register(shm::Fabric& fabric, void* buffer, std::size_t bytes, const AllGather& all_gather,
                         Deadline deadline);
   // Local. Throws tuttiInvalidArgument for a window that is not (or no longer) registered here.
   void Deregister(const tuttiWindow* window);

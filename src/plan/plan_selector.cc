@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "algorithms/builders/records.h"
+#include "base/all_gather.h"
 #include "base/files/files.h"
 #include "base/files/json.h"
 #include "selection/tuner/calibration.h"
@@ -68,7 +69,7 @@ tuner::SelectionTable PriceOfPrograms(const cost_model::Machine& machine, const 
 PlanSelector::PlanSelector(cost_model::TuningContext tuning, const Programs& programs,
                            const cost_model::Processors& processors,
                            const std::optional<cost_model::NetworkCosts>& network, const Settings& settings,
-                           const ExternalTuner* external, int rank, const shm::AllGather& all_gather)
+                           const ExternalTuner* external, int rank, const AllGather& all_gather)
     : tuning_(std::move(tuning)), program_tuning_(programs.Among(tuning_)), network_(network), external_(external) {
   // The calibration measured one domain of one host, and additional channels for a program's connections make slots shorter.
   const bool as_calibrated =

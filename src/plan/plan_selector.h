@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "base/settings.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/tuner/explain.h"
@@ -34,7 +35,7 @@ class PlanSelector {
   // Throws tuttiInvalidArgument, on every rank, if a file that rank 0's settings name is missing or wrong.
   PlanSelector(cost_model::TuningContext tuning, const Programs& programs, const cost_model::Processors& processors,
                const std::optional<cost_model::NetworkCosts>& network, const Settings& settings,
-               const ExternalTuner* external, int rank, const shm::AllGather& all_gather);
+               const ExternalTuner* external, int rank, const AllGather& all_gather);
 
   const cost_model::TuningContext& tuning() const { return tuning_; }
   const tuner::SelectionTable& table() const { return table_; }

@@ -7,6 +7,7 @@
 
 #include "algorithms/builders/records.h"
 #include "algorithms/verifier/verify.h"
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "base/files/files.h"
 #include "base/log.h"
@@ -109,7 +110,7 @@ ServingProgram Received(const JsonValue& shipped) {
 }  // namespace
 
 Programs::Programs(const Settings& settings, const cost_model::Forced& forced, int rank, int nranks,
-                   const shm::AllGather& all_gather) {
+                   const AllGather& all_gather) {
   const auto shipped = bootstrap::FromRankZero(rank, all_gather, [&] {
     try {
       return Shipped(settings, forced, nranks);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "algorithms/msccl/program.h"
+#include "base/all_gather.h"
 #include "base/settings.h"
 #include "selection/cost_model/candidates.h"
 #include "src/plan/operation.h"
@@ -32,7 +33,7 @@ class Programs {
   // long or wrong, two are for one collective, or one contradicts other settings. Skips and logs programs for other
   // numbers of ranks.
   Programs(const Settings& settings, const cost_model::Forced& forced, int rank, int nranks,
-           const shm::AllGather& all_gather);
+           const AllGather& all_gather);
 
   bool empty() const { return connections_ == 0; }
   // The most connections that any program has between two ranks; 0 without programs.

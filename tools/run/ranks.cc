@@ -17,8 +17,8 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "net/socket.h"
-#include "transports/shm/segment.h"
 
 extern char** environ;
 
@@ -26,7 +26,6 @@ namespace tutti::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using shm::FileDescriptor;
 
 constexpr int kSignalBase = 128;                // of a shell's exit status
 constexpr std::size_t kLongestLine = 64 << 10;  // a longer one is cut, so that it costs no more memory

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/files/files.h"
 #include "bench/limits/limits.h"
 #include "bench/report/statistics.h"
@@ -84,7 +85,7 @@ void MeasureFetches(cost_model::Costs& costs) {
   constexpr int kRounds = 15;
   const std::vector<std::byte> from(kPages * kPage, std::byte{1});
   std::vector<std::byte> to(from.size());
-  const shm::FileDescriptor self(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  const FileDescriptor self(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
   bool read = true;
   // The least of some rounds, in microseconds a call.
   const auto time = [&](auto&& call) {

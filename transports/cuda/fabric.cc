@@ -4,11 +4,11 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "base/fork_safe_mutex.h"
 #include "base/log.h"
 #include "base/threads/made_once.h"
-#include "transports/shm/gather_values.h"
 #include "transports/shm/process_register.h"
 #include "transports/shm/shared_segments.h"
 
@@ -35,7 +35,7 @@ void DeviceFabric::Abandon() {
 }
 
 DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p, bool lines128,
-                           bool nvls, int team_channels, std::uint32_t count_from, const shm::AllGather& all_gather,
+                           bool nvls, int team_channels, std::uint32_t count_from, const AllGather& all_gather,
                            Deadline deadline)
     : device_(device),
       shm_(shm),
@@ -59,7 +59,7 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fa
   } else {
     mine.handle = memory_->Handle();  // if it is void, peers in other processes meet this rank in host memory
   }
-  const auto all = shm::GatherValues(all_gather, mine);
+  const auto all = GatherValues(all_gather, mine);
   for (const int r : shm.local()) {
     const auto rank = static_cast<std::size_t>(r);
     if (p2p && !shm.same_process(r)) peers_[rank].by_descriptor = all[rank].by_descriptor;
@@ -93,7 +93,7 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fa
 }
 
 // Compares which ranks of a host reach each other. If one rank of a pair cannot reach the other, neither does.
-void DeviceFabric::CompareReach(const shm::AllGather& all_gather) {
+void DeviceFabric::CompareReach(const AllGather& all_gather) {
   std::vector<std::byte> reached;
   for (const auto& peer : peers_) reached.push_back(std::byte{peer.device != nullptr});
   const auto theirs = all_gather(reached);
@@ -147,7 +147,7 @@ void DeviceFabric::ReachPeers(const std::vector<Introduction>& all, bool p2p) {
 }
 
 // Every rank makes a second piece of the same layout in host memory, for pairs that do not reach each other.
-void DeviceFabric::MeetInHostMemory(std::uint32_t count_from, const shm::AllGather& all_gather, Deadline deadline) {
+void DeviceFabric::MeetInHostMemory(std::uint32_t count_from, const AllGather& all_gather, Deadline deadline) {
   auto segments = shm::ShareSegments(shm_, "tutti-pinned", layout_.bytes_on_host(), all_gather, deadline);
   if (count_from != 0) {
     auto* const heads = reinterpret_cast<std::uint32_t*>(segments[static_cast<std::size_t>(rank_)].data());

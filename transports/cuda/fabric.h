@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "transports/cuda/cuda_device.h"
 #include "transports/cuda/layout.h"
 #include "transports/cuda/lent_memory.h"
@@ -29,7 +30,7 @@ class DeviceFabric {
   // wanted; for `team_channels` channels. `count_from`: what the counts of slots
   // between GPUs of one host begin at, modulo 2^32; the same on all ranks.
   DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p, bool lines128, bool nvls,
-               int team_channels, std::uint32_t count_from, const shm::AllGather& all_gather, Deadline deadline);
+               int team_channels, std::uint32_t count_from, const AllGather& all_gather, Deadline deadline);
 
   // Keeps the memory that peers use alive for the rest of this process.
   void Abandon();
@@ -37,8 +38,8 @@ class DeviceFabric {
   // Gives back what memory it can, and takes it again at the same addresses and with the same contents, but for the data of
   // bulk slots. Collective, both; the reason why a rank failed, the same on all ranks, and then nothing has changed.
   // REQUIRES: no rank's kernels run.
-  std::string GiveBack(const shm::AllGather& all_gather);
-  std::string TakeAgain(const shm::AllGather& all_gather, Deadline deadline);
+  std::string GiveBack(const AllGather& all_gather);
+  std::string TakeAgain(const AllGather& all_gather, Deadline deadline);
   // Bytes of the GPU's memory that GiveBack() gives back, and others that belong to this.
   std::size_t returnable_bytes() const { return memory_->can_give_back() ? memory_->bytes() : 0; }
   std::size_t other_bytes() const;
@@ -123,10 +124,10 @@ class DeviceFabric {
            static_cast<std::uint32_t>((channel * 2 + multicast) * nranks_ + writer);
   }
   // Collective: maps what other processes give by descriptors. Why some failed; "": none.
-  std::string MapBorrowed(const shm::AllGather& all_gather, Deadline deadline);
+  std::string MapBorrowed(const AllGather& all_gather, Deadline deadline);
   void ReachPeers(const std::vector<Introduction>& all, bool p2p);
-  void CompareReach(const shm::AllGather& all_gather);
-  void MeetInHostMemory(std::uint32_t count_from, const shm::AllGather& all_gather, Deadline deadline);
+  void CompareReach(const AllGather& all_gather);
+  void MeetInHostMemory(std::uint32_t count_from, const AllGather& all_gather, Deadline deadline);
   struct Ends;
   void MakeEnds(std::uint32_t count_from);
   void AddTeamEnds(Ends& ends, std::uint32_t count_from) const;

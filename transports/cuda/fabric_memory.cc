@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "base/all_gather.h"
+#include "base/file_descriptor.h"
 #include "base/log.h"
 #include "transports/cuda/fabric.h"
 #include "transports/cuda/phase.h"
@@ -27,14 +29,14 @@ std::size_t DeviceFabric::other_bytes() const {
   return lent + ends_.bytes() + (team_ != nullptr ? team_->bytes() : 0);
 }
 
-std::string DeviceFabric::MapBorrowed(const shm::AllGather& all_gather, Deadline deadline) {
+std::string DeviceFabric::MapBorrowed(const AllGather& all_gather, Deadline deadline) {
   std::string failure;
   // Every rank must give a descriptor; that of memory that is given by a handle means nothing.
-  const shm::FileDescriptor mine =
-      memory_->can_give_back() ? memory_->Export() : shm::FileDescriptor(memfd_create("tutti-none", MFD_CLOEXEC));
+  const FileDescriptor mine =
+      memory_->can_give_back() ? memory_->Export() : FileDescriptor(memfd_create("tutti-none", MFD_CLOEXEC));
   const int number = mine.get();
   shm::ExchangeDescriptors(shm_.locality(), std::span(&number, 1), all_gather, deadline,
-                           [&](int r, const std::vector<shm::FileDescriptor>& theirs) {
+                           [&](int r, const std::vector<FileDescriptor>& theirs) {
                              auto& peer = peers_[static_cast<std::size_t>(r)];
                              if (peer.by_descriptor == 0) return;
                              try {
@@ -48,7 +50,7 @@ std::string DeviceFabric::MapBorrowed(const shm::AllGather& all_gather, Deadline
   return failure;
 }
 
-std::string DeviceFabric::GiveBack(const shm::AllGather& all_gather) {
+std::string DeviceFabric::GiveBack(const AllGather& all_gather) {
   const bool gives = memory_->can_give_back();
   const KeptParts parts(layout_);
   std::string why = InPhase(all_gather, [&] {
@@ -68,7 +70,7 @@ std::string DeviceFabric::GiveBack(const shm::AllGather& all_gather) {
   return why;
 }
 
-std::string DeviceFabric::TakeAgain(const shm::AllGather& all_gather, Deadline deadline) {
+std::string DeviceFabric::TakeAgain(const AllGather& all_gather, Deadline deadline) {
   const bool takes = memory_->can_give_back();
   const auto give_up = [&](std::string why) {
     for (auto& peer : peers_) peer.borrowed.Unmap();

@@ -1,5 +1,7 @@
 #include "transports/cuda/lent_memory.h"
 
+#include "base/file_descriptor.h"
+
 namespace tutti::cuda_transport {
 
 LentMemory::LentMemory(const CudaDriver& driver, CuContext context, std::size_t bytes)
@@ -12,7 +14,7 @@ void LentMemory::AwaitKernels() const {
   ReleaseIn(driver_, context_, [this] { driver_.cuCtxSynchronize(); });
 }
 
-shm::FileDescriptor LentMemory::Export() const {
+FileDescriptor LentMemory::Export() const {
   const CurrentDevice current(driver_, context_);
   const auto memory = PhysicalMemory::At(driver_, data());
   if (!memory) Throw(tuttiInternalError, "memory that this rank lends to others is not mapped");

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/file_descriptor.h"
 #include "transports/cuda/cuda_device.h"
 #include "transports/cuda/mapped_memory.h"
 
@@ -26,7 +27,7 @@ class LentMemory {
   void AwaitKernels() const;
 
   // How another process opens it: by descriptor if can_give_back(), else by handle. A handle may be void.
-  shm::FileDescriptor Export() const;
+  FileDescriptor Export() const;
   CuIpcHandle Handle() const;
 
   // REQUIRES: can_give_back(); nobody uses the memory. Take() throws tuttiUnhandledCudaError if none is left. What is in

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "transports/shm/gather_values.h"
+#include "base/all_gather.h"
 
 namespace tutti::cuda_transport {
 namespace {
@@ -34,19 +34,19 @@ bool JoinedByNvlink(const CudaDevice& device, const CuUuid& uuid) {
 
 }  // namespace
 
-std::string WhyNoLines128(const CudaDevice& device, bool one_host, bool p2p, const shm::AllGather& all_gather) {
+std::string WhyNoLines128(const CudaDevice& device, bool one_host, bool p2p, const AllGather& all_gather) {
   struct Introduction {
     CuUuid uuid;
     std::int32_t major;
     bool p2p;
   };
-  const auto all = shm::GatherValues(all_gather, Introduction{device.uuid(), device.Attribute(kCuMajor), p2p});
+  const auto all = GatherValues(all_gather, Introduction{device.uuid(), device.Attribute(kCuMajor), p2p});
   // The first rank to whose GPU this one has no NVLink, or -1.
   std::int32_t apart = -1;
   for (std::size_t r = 0; r < all.size() && apart < 0 && one_host && p2p; ++r) {
     if (!device.IsSame(all[r].uuid) && !JoinedByNvlink(device, all[r].uuid)) apart = static_cast<std::int32_t>(r);
   }
-  const auto first_apart = shm::GatherValues(all_gather, apart);
+  const auto first_apart = GatherValues(all_gather, apart);
   if (!one_host) return "the ranks are on several hosts";
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (!all[r].p2p && all.size() > 1) return fmt::format("rank {} has TUTTI_GPU_P2P=0", r);

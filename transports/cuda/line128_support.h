@@ -6,13 +6,14 @@
 
 #include <string>
 
+#include "base/all_gather.h"
 #include "transports/cuda/fabric.h"
 
 namespace tutti::cuda_transport {
 
 // Collective. "" if they may: all ranks are on one GPU, or NVLink joins every two of their GPUs. Otherwise a readable
 // reason. The same on all ranks. `p2p`: as for DeviceFabric.
-std::string WhyNoLines128(const CudaDevice& device, bool one_host, bool p2p, const shm::AllGather& all_gather);
+std::string WhyNoLines128(const CudaDevice& device, bool one_host, bool p2p, const AllGather& all_gather);
 
 // Throws tuttiInvalidUsage, with the reason, if lines are forced but `why_not`, or the fabric, excludes them.
 void RequireLines128(const std::string& why_not, const DeviceFabric& fabric);

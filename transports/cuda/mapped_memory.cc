@@ -1,5 +1,6 @@
 #include "transports/cuda/mapped_memory.h"
 
+#include "base/file_descriptor.h"
 #include "base/numbers/rounding.h"
 
 namespace tutti::cuda_transport {
@@ -14,7 +15,7 @@ std::optional<PhysicalMemory> PhysicalMemory::At(const CudaDriver& driver, const
   return PhysicalMemory(driver, handle);
 }
 
-PhysicalMemory PhysicalMemory::Import(const CudaDriver& driver, const shm::FileDescriptor& file) {
+PhysicalMemory PhysicalMemory::Import(const CudaDriver& driver, const FileDescriptor& file) {
   CuMemory handle = 0;
   // The descriptor itself passes for a pointer.
   void* const number = reinterpret_cast<void*>(static_cast<std::uintptr_t>(file.get()));
@@ -30,11 +31,11 @@ bool PhysicalMemory::shareable() const {
   return (properties.handle_types & kCuFileDescriptor) != 0;
 }
 
-shm::FileDescriptor PhysicalMemory::Export() const {
+FileDescriptor PhysicalMemory::Export() const {
   int file = -1;
   driver_->Check(driver_->cuMemExportToShareableHandle(&file, handle_, kCuFileDescriptor, 0),
                  "cuMemExportToShareableHandle");
-  return shm::FileDescriptor(file);
+  return FileDescriptor(file);
 }
 
 CuMemoryProperties ShareableMemoryOf(int device) {

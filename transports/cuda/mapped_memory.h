@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "transports/cuda/resources.h"
-#include "transports/shm/segment.h"
 
 namespace tutti::cuda_transport {
 
@@ -28,11 +28,11 @@ class PhysicalMemory {
   // What is mapped at this address; null if that is memory of another kind, or none.
   static std::optional<PhysicalMemory> At(const CudaDriver& driver, const void* pointer);
   // Another process's.
-  static PhysicalMemory Import(const CudaDriver& driver, const shm::FileDescriptor& file);
+  static PhysicalMemory Import(const CudaDriver& driver, const FileDescriptor& file);
 
   // Whether other processes can get it: its maker decides.
   bool shareable() const;
-  shm::FileDescriptor Export() const;
+  FileDescriptor Export() const;
   CuMemory handle() const { return handle_; }
 
  private:

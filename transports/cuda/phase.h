@@ -6,14 +6,14 @@
 #include <span>
 #include <string>
 
+#include "base/all_gather.h"
 #include "base/error.h"
-#include "transports/shm/hosts.h"
 
 namespace tutti::cuda_transport {
 
 // Collective: does this rank's part. The reason why some rank's part failed, the same on all ranks; "": none.
 template <typename Part>
-std::string InPhase(const shm::AllGather& all_gather, Part&& part) {
+std::string InPhase(const AllGather& all_gather, Part&& part) {
   std::string why;
   try {
     part();

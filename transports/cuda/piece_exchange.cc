@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/all_gather.h"
+#include "base/file_descriptor.h"
 #include "transports/cuda/phase.h"
 #include "transports/shm/descriptor_exchange.h"
 
@@ -14,7 +16,7 @@ namespace {
 // As many as one exchange takes. A program may have thousands, and a process few descriptors.
 constexpr std::size_t kAtATime = 4;
 
-std::vector<std::vector<Pieces::Piece>> GatherPieces(const Pieces& mine, const shm::AllGather& all_gather) {
+std::vector<std::vector<Pieces::Piece>> GatherPieces(const Pieces& mine, const AllGather& all_gather) {
   std::vector<std::vector<Pieces::Piece>> all;
   for (const auto& bytes : all_gather(std::as_bytes(std::span(mine.all)))) {
     if (bytes.size() % sizeof(Pieces::Piece) != 0) {
@@ -72,7 +74,7 @@ void Attempt(std::string& failure, Part&& part) {
 }  // namespace
 
 std::vector<MappedMemory> ExchangePieces(const CudaDevice& device, const shm::Fabric& shm, const Pieces& mine,
-                                         const std::vector<bool>& wanted, const shm::AllGather& all_gather,
+                                         const std::vector<bool>& wanted, const AllGather& all_gather,
                                          Deadline deadline, std::string* why) {
   const auto& driver = device.driver();
   auto pieces = GatherPieces(mine, all_gather);
@@ -99,7 +101,7 @@ std::vector<MappedMemory> ExchangePieces(const CudaDevice& device, const shm::Fa
   });
   for (std::size_t first = 0; first < most; first += kAtATime) {
     const std::size_t count = std::min(kAtATime, most - first);
-    std::vector<shm::FileDescriptor> files;
+    std::vector<FileDescriptor> files;
     Attempt(failure, [&] {
       for (std::size_t p = first; p < std::min(first + count, own); ++p) {
         const auto memory = PhysicalMemory::At(driver, reinterpret_cast<void*>(mine.all[p].address));
@@ -112,7 +114,7 @@ std::vector<MappedMemory> ExchangePieces(const CudaDevice& device, const shm::Fa
     std::vector<int> numbers;
     for (const auto& file : files) numbers.push_back(file.get());
     shm::ExchangeDescriptors(shm.locality(), numbers, all_gather, deadline,
-                             [&](int r, const std::vector<shm::FileDescriptor>& theirs) {
+                             [&](int r, const std::vector<FileDescriptor>& theirs) {
                                const auto rank = static_cast<std::size_t>(r);
                                Attempt(failure, [&] {
                                  if (!mappings->Wants(rank)) return;

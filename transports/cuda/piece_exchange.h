@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "base/deadline.h"
 #include "transports/cuda/cuda_device.h"
 #include "transports/cuda/mapped_memory.h"
@@ -17,7 +18,7 @@ namespace tutti::cuda_transport {
 // by side, by rank. `mine`: this rank's, if it shares any. If some rank cannot share or map what is asked for, *why gives
 // the reason on all ranks. Throws what the exchange of descriptors throws.
 std::vector<MappedMemory> ExchangePieces(const CudaDevice& device, const shm::Fabric& shm, const Pieces& mine,
-                                         const std::vector<bool>& wanted, const shm::AllGather& all_gather,
+                                         const std::vector<bool>& wanted, const AllGather& all_gather,
                                          Deadline deadline, std::string* why);
 
 }  // namespace tutti::cuda_transport

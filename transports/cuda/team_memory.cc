@@ -8,13 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/fork_safe_mutex.h"
 #include "base/numbers/rounding.h"
 #include "base/threads/made_once.h"
 #include "transports/cuda/phase.h"
 #include "transports/shm/descriptor_exchange.h"
-#include "transports/shm/gather_values.h"
 #include "transports/shm/process_register.h"
 
 namespace tutti::cuda_transport {
@@ -66,11 +67,11 @@ void TeamMemory::Unmap(const Mapped& mapped) {
 }
 
 std::unique_ptr<TeamMemory> TeamMemory::Make(const CudaDevice& device, const shm::Fabric& shm, std::size_t bytes,
-                                             bool wanted, const shm::AllGather& all_gather, Deadline deadline,
+                                             bool wanted, const AllGather& all_gather, Deadline deadline,
                                              std::string* why) {
   const auto& driver = device.driver();
   const bool capable = driver.multicast && device.Attribute(kCuMulticast) != 0;
-  const auto introductions = shm::GatherValues(all_gather, Introduction{device.uuid(), wanted, capable});
+  const auto introductions = GatherValues(all_gather, Introduction{device.uuid(), wanted, capable});
   *why = WhyNot(introductions, shm.hosts().count() == 1);
   if (!why->empty()) return nullptr;
 
@@ -78,7 +79,7 @@ std::unique_ptr<TeamMemory> TeamMemory::Make(const CudaDevice& device, const shm
   constexpr int kFirst = 0;
   const bool makes = shm.rank() == kFirst;
   std::unique_ptr<TeamMemory> team;
-  shm::FileDescriptor shared;
+  FileDescriptor shared;
   *why = InPhase(all_gather, [&] {
     const CurrentDevice current(driver, device.context());
     auto properties = PropertiesOf(ranks, bytes);
@@ -88,7 +89,7 @@ std::unique_ptr<TeamMemory> TeamMemory::Make(const CudaDevice& device, const shm
     team.reset(new TeamMemory(device, granularity, RoundUp(bytes, granularity)));
     if (!makes) {
       // Every rank must give a descriptor; only the first rank's means something.
-      shared = shm::FileDescriptor(memfd_create("tutti-none", MFD_CLOEXEC));
+      shared = FileDescriptor(memfd_create("tutti-none", MFD_CLOEXEC));
       if (shared.get() < 0) Throw(tuttiSystemError, "memfd_create failed");
       return;
     }
@@ -102,15 +103,15 @@ std::unique_ptr<TeamMemory> TeamMemory::Make(const CudaDevice& device, const shm
 
   std::optional<shm::Offer> offer;
   if (makes) offer.emplace(shm.rank(), team->object_);
-  const auto keys = shm::GatherValues(all_gather, offer ? offer->key() : shm::RegisterKey{});
+  const auto keys = GatherValues(all_gather, offer ? offer->key() : shm::RegisterKey{});
   std::string import_error;
-  const auto import = [&](const shm::FileDescriptor& file) {
+  const auto import = [&](const FileDescriptor& file) {
     const CurrentDevice current(driver, device.context());
     team->object_ = std::make_shared<PhysicalMemory>(PhysicalMemory::Import(driver, file));
   };
   const int mine = shared.get();
   shm::ExchangeDescriptors(shm.locality(), std::span(&mine, 1), all_gather, deadline,
-                           [&](int r, const std::vector<shm::FileDescriptor>& fds) {
+                           [&](int r, const std::vector<FileDescriptor>& fds) {
                              if (r != kFirst) return;
                              try {
                                import(fds.at(0));

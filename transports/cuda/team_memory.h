@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "base/all_gather.h"
 #include "base/deadline.h"
 #include "transports/cuda/cuda_device.h"
 #include "transports/cuda/mapped_memory.h"
@@ -21,7 +22,7 @@ class TeamMemory {
   // the reason in *why: ranks on several hosts, two ranks on one GPU, a GPU or driver without multicast, or a call of
   // the driver that failed on some rank. `wanted`: the setting, of this rank.
   static std::unique_ptr<TeamMemory> Make(const CudaDevice& device, const shm::Fabric& shm, std::size_t bytes,
-                                          bool wanted, const shm::AllGather& all_gather, Deadline deadline,
+                                          bool wanted, const AllGather& all_gather, Deadline deadline,
                                           std::string* why);
   ~TeamMemory();
   TeamMemory(const TeamMemory&) = delete;

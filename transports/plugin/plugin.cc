@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "base/plain_text.h"
 #include "transports/plugin/library.h"
@@ -28,7 +29,7 @@ std::string DescribePlugin(const Settings& settings) {
 
 std::unique_ptr<progress::NetworkTransport> MakePluginTransport(int rank, const std::vector<int>& peers,
                                                                 const auth::SecretKey& key, const Settings& settings,
-                                                                const shm::AllGather& all_gather,
+                                                                const AllGather& all_gather,
                                                                 progress::NetworkTransportEvents& events) {
   return std::make_unique<PluginTransport>(rank, peers, key, settings, all_gather, events);
 }

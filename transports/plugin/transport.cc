@@ -9,10 +9,10 @@
 #include <thread>
 #include <utility>
 
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/plain_text.h"
-#include "transports/shm/gather_values.h"
 
 namespace tutti::plugin {
 namespace {
@@ -40,11 +40,11 @@ struct Terms {
 std::string_view TextOf(const std::array<char, 64>& name) { return {name.data(), strnlen(name.data(), name.size())}; }
 
 // Collective: the communicator's number. Throws tuttiInvalidUsage.
-std::uint64_t Agree(const Library& library, const shm::AllGather& all_gather) {
+std::uint64_t Agree(const Library& library, const AllGather& all_gather) {
   Terms mine{auth::RandomNumber(), {}};
   const auto name = library.net().name();
   std::memcpy(mine.name.data(), name.data(), std::min(name.size(), mine.name.size()));
-  const auto all = shm::GatherValues(all_gather, mine);
+  const auto all = GatherValues(all_gather, mine);
   for (std::size_t r = 1; r < all.size(); ++r) {
     if (all[r].name == all.front().name) continue;
     Throw(tuttiInvalidUsage, "ranks have different net plug-ins: rank 0 has {}, rank {} has {}",
@@ -76,7 +76,7 @@ Context::~Context() {
 }
 
 PluginTransport::PluginTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key,
-                                 const Settings& settings, const shm::AllGather& all_gather,
+                                 const Settings& settings, const AllGather& all_gather,
                                  progress::NetworkTransportEvents& events)
     : rank_(rank),
       events_(events),

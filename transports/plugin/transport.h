@@ -13,13 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "base/all_gather.h"
+#include "base/file_descriptor.h"
 #include "base/settings.h"
 #include "net/auth/secret_key.h"
 #include "transports/plugin/messages.h"
 #include "transports/plugin/peer.h"
 #include "transports/progress/network_transport.h"
-#include "transports/shm/hosts.h"
-#include "transports/shm/segment.h"
 #include "transports/tcp/side_channel.h"
 
 namespace tutti::plugin {
@@ -46,7 +46,7 @@ class PluginTransport final : public progress::NetworkTransport, private tcp::Si
   // Collective over all ranks. Throws what LoadPlugin and TcpTransport throw, and tuttiInvalidUsage if ranks have
   // different plug-ins.
   PluginTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
-                  const shm::AllGather& all_gather, progress::NetworkTransportEvents& events);
+                  const AllGather& all_gather, progress::NetworkTransportEvents& events);
   // After Close(), waits a little until the peers confirm what was sent.
   ~PluginTransport() override;
 
@@ -105,7 +105,7 @@ class PluginTransport final : public progress::NetworkTransport, private tcp::Si
   std::vector<int> active_;                   // greeted and not broken
   tcp::SideChannel side_;
   tcp::LastArrivals last_arrivals_;
-  shm::FileDescriptor alarm_;
+  FileDescriptor alarm_;
   std::chrono::microseconds nap_;
   unsigned polls_ = 0;
   Deadline next_look_;  // at the side channel

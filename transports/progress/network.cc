@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/file_descriptor.h"
+
 namespace tutti::progress {
 namespace {
 
@@ -134,7 +136,7 @@ int NetworkEngine::TakeBell() {
   const auto free = std::ranges::find(bells_, false, &Bell::taken);
   const auto index = free - bells_.begin();
   // Without a descriptor (the process may have none left) the thread sleeps in short naps.
-  if (free == bells_.end()) bells_.push_back({shm::FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))});
+  if (free == bells_.end()) bells_.push_back({FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))});
   bells_[static_cast<std::size_t>(index)].taken = true;
   return static_cast<int>(index);
 }

@@ -20,10 +20,10 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "transports/progress/network_peer.h"
 #include "transports/progress/network_transport.h"
 #include "transports/shm/fabric.h"
-#include "transports/shm/segment.h"
 
 namespace tutti::progress {
 
@@ -107,7 +107,7 @@ class NetworkEngine final : private NetworkTransportEvents {
 
   // The bell of a thread that sleeps or is about to.
   struct Bell {
-    shm::FileDescriptor event;
+    FileDescriptor event;
     bool taken = false;
     bool rung = false;
   };

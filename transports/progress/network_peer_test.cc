@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 
+#include "base/all_gather.h"
 #include "transports/ring/slot_arithmetic.h"
 #include "transports/shm/fabric_testing.h"
 
@@ -75,7 +76,7 @@ TEST(OutgoingRing, LendsWhatASlotRefersToUntilThatSlotIsSent) {
 
 // Each message takes the connection with the shortest queue, so one may overtake another that was sent earlier.
 TEST(NetworkPeer, OlderWordsThatArriveLaterChangeNothing) {
-  const auto thrown = shm::RunThreadRanks(2, [&](int rank, const shm::AllGather& all_gather) {
+  const auto thrown = shm::RunThreadRanks(2, [&](int rank, const AllGather& all_gather) {
     shm::Fabric fabric(rank, shm::Hosts{{0, 1}, {0, 1}}, 1, Settings{}, all_gather,
                        Deadline::After(std::chrono::seconds(60)));
     if (rank == 0) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include "base/all_gather.h"
 #include "net/auth/handshake.h"
 #include "net/net_testing.h"
 #include "transports/progress/network_transport_testing.h"
@@ -100,7 +101,7 @@ class NetworkTransports {
     std::vector<std::thread> threads;
     for (std::size_t rank = 0; rank < 3; ++rank) {
       threads.emplace_back([&, rank] {
-        const shm::AllGather all_gather = [&, rank](std::span<const std::byte> mine) {
+        const AllGather all_gather = [&, rank](std::span<const std::byte> mine) {
           said[rank].assign(mine.begin(), mine.end());
           meeting.arrive_and_wait();
           std::vector<std::vector<std::byte>> all(said.begin(), said.end());

@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "transports/shm/segment.h"
+#include "base/file_descriptor.h"
 
 namespace tutti::shm {
 

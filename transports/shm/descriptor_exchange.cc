@@ -11,9 +11,10 @@
 #include <optional>
 #include <set>
 
+#include "base/all_gather.h"
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "transports/shm/descriptor_door.h"
-#include "transports/shm/gather_values.h"
 #include "transports/shm/unix_messages.h"
 
 namespace tutti::shm {

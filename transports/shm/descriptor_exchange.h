@@ -11,9 +11,10 @@
 #include <span>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "base/deadline.h"
+#include "base/file_descriptor.h"
 #include "transports/shm/hosts.h"
-#include "transports/shm/segment.h"
 
 namespace tutti::shm {
 

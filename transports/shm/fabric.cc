@@ -11,10 +11,11 @@
 #include <map>
 #include <new>
 
+#include "base/all_gather.h"
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/log.h"
 #include "transports/shm/cma.h"
-#include "transports/shm/gather_values.h"
 #include "transports/shm/memory_nodes.h"
 #include "transports/shm/process_register.h"
 #include "transports/shm/unix_messages.h"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/file_descriptor.h"
 #include "base/settings.h"
 #include "transports/ring/layout.h"
 #include "transports/ring/ring.h"

@@ -7,9 +7,9 @@
 #include <atomic>
 #include <utility>
 
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "transports/shm/fabric_testing.h"
-#include "transports/shm/gather_values.h"
 #include "transports/shm/process_register.h"
 #include "transports/shm/shared_segments.h"
 

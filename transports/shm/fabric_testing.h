@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "base/error.h"
-#include "transports/shm/hosts.h"
-#include "transports/shm/segment.h"
+#include "base/file_descriptor.h"
 
 namespace tutti::shm {
 

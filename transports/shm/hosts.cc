@@ -8,8 +8,8 @@
 #include <map>
 #include <string>
 
+#include "base/all_gather.h"
 #include "base/error.h"
-#include "transports/shm/gather_values.h"
 
 namespace tutti::shm {
 namespace {

@@ -4,14 +4,11 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
-#include <span>
 #include <vector>
 
-namespace tutti::shm {
+#include "base/all_gather.h"
 
-// Collective over the control plane: every rank's bytes in rank order.
-using AllGather = std::function<std::vector<std::vector<std::byte>>(std::span<const std::byte>)>;
+namespace tutti::shm {
 
 struct Hosts {
   // By rank, numbered in the order of their lowest ranks. Ranks of one host can share memory: they see the same kernel

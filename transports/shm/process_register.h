@@ -14,7 +14,7 @@
 #include <typeindex>
 #include <utility>
 
-#include "transports/shm/segment.h"
+#include "base/file_descriptor.h"
 
 namespace tutti::shm {
 

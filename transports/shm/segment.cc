@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 
 namespace tutti::shm {
 namespace {
@@ -40,10 +41,6 @@ void RequireFileSize(std::size_t bytes) {
 }
 
 }  // namespace
-
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) close(fd_);
-}
 
 Mapping::~Mapping() { munmap(data_, bytes_); }
 

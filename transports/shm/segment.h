@@ -10,28 +10,9 @@
 #include <string>
 #include <utility>
 
-#include "base/standard_descriptors.h"
+#include "base/file_descriptor.h"
 
 namespace tutti::shm {
-
-// Owns a descriptor, which is none of the standard ones.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(AboveStandard(fd)) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~FileDescriptor();
-
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 // Memory that this process has mapped, until the last owner goes.
 class Mapping {

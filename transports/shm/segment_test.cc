@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 
 namespace tutti::shm {
 namespace {

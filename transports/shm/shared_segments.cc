@@ -1,6 +1,7 @@
 #include "transports/shm/shared_segments.h"
 
-#include "transports/shm/gather_values.h"
+#include "base/all_gather.h"
+#include "base/file_descriptor.h"
 #include "transports/shm/process_register.h"
 
 namespace tutti::shm {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "transports/shm/segment.h"
+#include "base/file_descriptor.h"
 
 namespace tutti::shm {
 

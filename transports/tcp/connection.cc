@@ -15,12 +15,13 @@ std::size_t TurnOf(const net::Socket& socket, const std::vector<net::SocketAddre
   return (place + own.size() - static_cast<std::size_t>(rank) % own.size()) % own.size();
 }
 
-TcpConnection* Shortest(const std::vector<std::unique_ptr<TcpConnection>>& lines, bool by_way) {
-  if (lines.size() < 2) return lines.empty() ? nullptr : lines.front().get();
-  const auto length = [by_way](const auto& line) {
-    return std::pair(by_way ? line->stream.bytes_on_the_way() : line->stream.bytes_queued(), line->turn);
+TcpConnection* Shortest(const std::vector<std::unique_ptr<TcpConnection>>& connections, bool by_way) {
+  if (connections.size() < 2) return connections.empty() ? nullptr : connections.front().get();
+  const auto length = [by_way](const auto& connection) {
+    return std::pair(by_way ? connection->stream.bytes_on_the_way() : connection->stream.bytes_queued(),
+                     connection->turn);
   };
-  return std::ranges::min_element(lines, {}, length)->get();
+  return std::ranges::min_element(connections, {}, length)->get();
 }
 
 }  // namespace tutti::tcp

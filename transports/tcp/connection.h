@@ -24,9 +24,9 @@ struct TcpConnection {
 // choice: ranks of a host begin on different ones, so that rail j of a two-level algorithm is on interface j.
 std::size_t TurnOf(const net::Socket& socket, const std::vector<net::SocketAddress>& own, int rank);
 
-// The line with the least data waiting; among equals the one whose turn is first. Null if there is none. Systems accept
-// much more than they can send at once, so nothing waits here even if one interface is busy and another is not:
+// The connection with the least data waiting; among equals the one whose turn is first. Null if there is none. Systems
+// accept much more than they can send at once, so nothing waits here even if one interface is busy and another is not:
 // `by_way` also counts what the systems hold, which costs a call for each connection.
-TcpConnection* Shortest(const std::vector<std::unique_ptr<TcpConnection>>& lines, bool by_way);
+TcpConnection* Shortest(const std::vector<std::unique_ptr<TcpConnection>>& connections, bool by_way);
 
 }  // namespace tutti::tcp

@@ -11,7 +11,7 @@
 namespace tutti::tcp {
 namespace {
 
-using Lines = std::vector<std::unique_ptr<TcpConnection>>;
+using Connections = std::vector<std::unique_ptr<TcpConnection>>;
 
 net::SocketAddress Loopback(std::uint8_t last) {
   auto address = net::SocketAddress::Loopback(false, 0);
@@ -34,25 +34,25 @@ TEST(TcpConnection, RanksBeginOnDifferentInterfaces) {
 TEST(TcpConnection, NobodyIsTheShortestOfNone) { EXPECT_EQ(Shortest({}, true), nullptr); }
 
 TEST(TcpConnection, WhatWaitsCountsAndThenTheTurn) {
-  Lines lines;
+  Connections connections;
   std::vector<net::Socket> others;
   for (const std::size_t turn : {2, 0, 1}) {
     auto ends = testing::ConnectedAt(Loopback(1));
-    lines.push_back(std::make_unique<TcpConnection>(TcpConnection{TcpStream(std::move(ends.client), 1), turn}));
+    connections.push_back(std::make_unique<TcpConnection>(TcpConnection{TcpStream(std::move(ends.client), 1), turn}));
     others.push_back(std::move(ends.server));
   }
-  EXPECT_EQ(Shortest(lines, false), lines[1].get());
-  lines[1]->stream.QueueControl(std::as_bytes(std::span("waits")));
-  EXPECT_EQ(Shortest(lines, false), lines[2].get());
+  EXPECT_EQ(Shortest(connections, false), connections[1].get());
+  connections[1]->stream.QueueControl(std::as_bytes(std::span("waits")));
+  EXPECT_EQ(Shortest(connections, false), connections[2].get());
 
   // More than the systems have room for while no thread reads it: from some point on not all is acknowledged.
   const std::vector<std::byte> data(64 << 20);
   progress::HeardEvents events;
-  lines[2]->stream.QueueSlot({.connection = 1, .number = 1, .tag = 1, .bytes = static_cast<std::uint32_t>(data.size())},
-                             data.data());
-  ASSERT_TRUE(lines[2]->stream.Flush(events));
-  EXPECT_GT(lines[2]->stream.bytes_on_the_way(), lines[2]->stream.bytes_queued());
-  EXPECT_EQ(Shortest(lines, true), lines[0].get());
+  connections[2]->stream.QueueSlot(
+      {.connection = 1, .number = 1, .tag = 1, .bytes = static_cast<std::uint32_t>(data.size())}, data.data());
+  ASSERT_TRUE(connections[2]->stream.Flush(events));
+  EXPECT_GT(connections[2]->stream.bytes_on_the_way(), connections[2]->stream.bytes_queued());
+  EXPECT_EQ(Shortest(connections, true), connections[0].get());
 }
 
 }  // namespace

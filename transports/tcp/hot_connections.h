@@ -1,6 +1,7 @@
 // Picks the connection to look at next without asking the system about all of them: asking is one more system call
-// before the one that receives, a tenth of a small message's time (docs/notebook/performance/between_hosts.md). A line
-// that has just received will receive again, and among those the one that has been quiet longest is likely to be next.
+// before the one that receives, a tenth of a small message's time (docs/notebook/performance/between_hosts.md). A
+// connection that has just received will receive again, and among those the one that has been quiet longest is likely to
+// be next.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -15,41 +16,43 @@ namespace tutti::tcp {
 
 class HotConnections {
  public:
-  // Looks in a row that find nothing until a line counts as cold: as long as a wait for data on its way.
+  // Looks in a row that find nothing until a connection counts as cold: as long as a wait for data on its way.
   static constexpr int kPatience = 64;
-  // A line also counts as cold when this many messages have arrived on others since its last.
+  // A connection also counts as cold when this many messages have arrived on others since its last.
   static constexpr std::uint64_t kMemory = 16;
-  // With more warm lines, one call that asks about all pays.
+  // With more hot connections, one call that asks about all pays.
   static constexpr std::size_t kMost = 4;
-  // One in this many looks is at all lines, because others may have data, too.
+  // One in this many looks is at all connections, because others may have data, too.
   static constexpr int kRound = 4;
 
-  // The line to look at now, by the number it was given; none: ask about all.
+  // The connection to look at now, by the number it was given; none: ask about all.
   std::optional<std::uint64_t> Next() {
-    if (lines_.empty() || lines_.size() > kMost || ++looks_ % kRound == 0) return std::nullopt;
-    return lines_.front().number;
+    if (connections_.empty() || connections_.size() > kMost || ++looks_ % kRound == 0) return std::nullopt;
+    return connections_.front().number;
   }
-  // The line from Next() had nothing.
+  // The connection from Next() had nothing.
   void Missed() {
     if (++misses_ < kPatience) return;
     misses_ = 0;
-    lines_.erase(lines_.begin());
+    connections_.erase(connections_.begin());
   }
-  // Something arrived on this line, which was looked at or reported by the system.
-  void Received(std::uint64_t line) {
+  // Something arrived on this connection, which was looked at or reported by the system.
+  void Received(std::uint64_t connection) {
     misses_ = 0;
     ++received_;
-    std::erase_if(lines_, [&](const Line& each) { return each.number == line || received_ - each.received > kMemory; });
-    lines_.push_back({line, received_});
+    std::erase_if(connections_, [&](const Connection& each) {
+      return each.number == connection || received_ - each.received > kMemory;
+    });
+    connections_.push_back({connection, received_});
   }
 
  private:
-  struct Line {
+  struct Connection {
     std::uint64_t number;
     std::uint64_t received;  // when: counted in messages
   };
 
-  std::vector<Line> lines_;  // quiet longest first
+  std::vector<Connection> connections_;  // quiet longest first
   std::uint64_t received_ = 0;
   unsigned looks_ = 0;
   int misses_ = 0;

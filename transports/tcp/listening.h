@@ -7,13 +7,13 @@
 #include <array>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "net/interfaces.h"
-#include "transports/shm/gather_values.h"
 
 namespace tutti::tcp {
 
 // Collective: the addresses of each rank's port, by rank; beyond two of each family they are left out.
-inline std::vector<std::vector<net::SocketAddress>> GatherAddresses(const shm::AllGather& all_gather,
+inline std::vector<std::vector<net::SocketAddress>> GatherAddresses(const AllGather& all_gather,
                                                                     const std::vector<net::SocketAddress>& own) {
   constexpr std::size_t kMost = 2 * net::kMaxAddressesPerFamily;
   struct Listening {
@@ -25,7 +25,7 @@ inline std::vector<std::vector<net::SocketAddress>> GatherAddresses(const shm::A
     if (mine.count < kMost) mine.at[mine.count++] = address;
   }
   std::vector<std::vector<net::SocketAddress>> addresses;
-  for (const auto& theirs : shm::GatherValues(all_gather, mine)) {
+  for (const auto& theirs : GatherValues(all_gather, mine)) {
     addresses.emplace_back(theirs.at.begin(), theirs.at.begin() + std::min<std::size_t>(theirs.count, kMost));
   }
   return addresses;

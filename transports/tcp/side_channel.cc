@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/all_gather.h"
 #include "base/error.h"
 
 namespace tutti::tcp {
@@ -21,7 +22,7 @@ Settings OneConnection(Settings settings) {
 }  // namespace
 
 SideChannel::SideChannel(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
-                         const shm::AllGather& all_gather, SideEvents& events)
+                         const AllGather& all_gather, SideEvents& events)
     : epoll_(epoll_create1(EPOLL_CLOEXEC)), tcp_(rank, peers, key, OneConnection(settings), all_gather, events) {
   if (!epoll_) ThrowErrno("epoll_create1");
   Watch(tcp_.descriptor());

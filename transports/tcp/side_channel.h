@@ -14,11 +14,11 @@
 #include <string>
 #include <vector>
 
+#include "base/all_gather.h"
+#include "base/file_descriptor.h"
 #include "base/settings.h"
 #include "net/auth/secret_key.h"
 #include "transports/progress/network_transport.h"
-#include "transports/shm/hosts.h"
-#include "transports/shm/segment.h"
 #include "transports/tcp/tcp.h"
 
 namespace tutti::tcp {
@@ -34,7 +34,7 @@ class SideChannel {
  public:
   // Collective over all ranks; throws what TcpTransport throws.
   SideChannel(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
-              const shm::AllGather& all_gather, SideEvents& events);
+              const AllGather& all_gather, SideEvents& events);
 
   void Connect(int peer);
   // Messages longer than a short message may be are lost: of ours, only one with a text could be so long.
@@ -53,7 +53,7 @@ class SideChannel {
   void Watch(int fd);
 
  private:
-  shm::FileDescriptor epoll_;
+  FileDescriptor epoll_;
   TcpTransport tcp_;
   bool in_tcp_ = false;
   std::vector<int> to_flush_;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transports/tcp/interfaces.h"
@@ -28,7 +29,7 @@ constexpr std::uint32_t kWorthALook = 8192;
 }  // namespace
 
 TcpTransport::TcpTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key,
-                           const Settings& settings, const shm::AllGather& all_gather,
+                           const Settings& settings, const AllGather& all_gather,
                            progress::NetworkTransportEvents& events)
     : rank_(rank),
       silence_(settings.silence_ms),
@@ -52,9 +53,9 @@ TcpTransport::TcpTransport(int rank, const std::vector<int>& peers, const auth::
     peers_[peer].addresses = addresses[static_cast<std::size_t>(peer)];
     interfaces = std::min(interfaces, peers_[peer].addresses.size());
   }
-  connections_ = settings.sockets != 0 ? settings.sockets : static_cast<int>(interfaces);
+  connections_to_each_ = settings.sockets != 0 ? settings.sockets : static_cast<int>(interfaces);
   Log(Subject::transport, "rank {}: tcp to {} ranks, {} connections each, listening on {}", rank, peers.size(),
-      connections_, net::TextOf(own_));
+      connections_to_each_, net::TextOf(own_));
 }
 
 TcpTransport::~TcpTransport() = default;
@@ -67,67 +68,67 @@ bool TcpTransport::Watched(int fd, std::uint32_t events, int operation, std::uin
 }
 
 int TcpTransport::Room(int rank) const {
-  const auto* const line = Shortest(At(rank).lines, false);
-  return line == nullptr
-             ? 0
-             : static_cast<int>(TcpStream::kMaxSlots - std::min(TcpStream::kMaxSlots, line->stream.slots_queued()));
+  const auto* const connection = Shortest(At(rank).connections, false);
+  return connection == nullptr ? 0
+                               : static_cast<int>(TcpStream::kMaxSlots -
+                                                  std::min(TcpStream::kMaxSlots, connection->stream.slots_queued()));
 }
 
 void TcpTransport::Send(int rank, const progress::SlotMessage& message, const std::byte* data) {
-  Shortest(At(rank).lines, message.bytes >= kWorthALook)->stream.QueueSlot(message, data);
+  Shortest(At(rank).connections, message.bytes >= kWorthALook)->stream.QueueSlot(message, data);
 }
 
 void TcpTransport::SendControl(int rank, std::span<const std::byte> message) {
   auto& peer = At(rank);
   if (peer.broken) return;
-  if (auto* const line = Shortest(peer.lines, false)) {
-    line->stream.QueueControl(message);
+  if (auto* const connection = Shortest(peer.connections, false)) {
+    connection->stream.QueueControl(message);
   } else {
     peer.messages.emplace_back(message.begin(), message.end());
   }
 }
 
-void TcpTransport::FlushLine(int rank, TcpConnection& line) {
-  if (!line.stream.Flush(events_)) {
-    NoteEnd(rank, line.stream.why());
+void TcpTransport::FlushConnection(int rank, TcpConnection& connection) {
+  if (!connection.stream.Flush(events_)) {
+    NoteEnd(rank, connection.stream.why());
     return;
   }
-  const bool wants_out = line.stream.bytes_queued() > 0;
-  if (wants_out == line.wants_out) return;
-  line.wants_out = wants_out;
-  const auto& lines = At(rank).lines;
-  const auto at = std::ranges::find(lines, &line, [](const auto& each) { return each.get(); });
-  if (!Watched(line.stream.socket().fd(), wants_out ? EPOLLIN | EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD,
-               WhoIs(rank, static_cast<std::size_t>(at - lines.begin())))) {
+  const bool wants_out = connection.stream.bytes_queued() > 0;
+  if (wants_out == connection.wants_out) return;
+  connection.wants_out = wants_out;
+  const auto& connections = At(rank).connections;
+  const auto at = std::ranges::find(connections, &connection, [](const auto& each) { return each.get(); });
+  if (!Watched(connection.stream.socket().fd(), wants_out ? EPOLLIN | EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD,
+               WhoIs(rank, static_cast<std::size_t>(at - connections.begin())))) {
     NoteEnd(rank, kNotWatched);
   }
 }
 
 void TcpTransport::Flush(int rank) {
   auto& peer = At(rank);
-  for (std::size_t i = 0; i < peer.lines.size() && !peer.broken; ++i) {
+  for (std::size_t i = 0; i < peer.connections.size() && !peer.broken; ++i) {
     // Where the system has not taken everything, epoll reports when it takes more.
-    if (!peer.lines[i]->wants_out) FlushLine(rank, *peer.lines[i]);
+    if (!peer.connections[i]->wants_out) FlushConnection(rank, *peer.connections[i]);
   }
 }
 
-bool TcpTransport::AdvanceLine(std::uint64_t who, std::uint32_t events) {
+bool TcpTransport::AdvanceConnection(std::uint64_t who, std::uint32_t events) {
   const int rank = static_cast<int>(who & 0xffffffff);
   const std::size_t index = who >> 32;
   auto& peer = At(rank);
-  if (index >= peer.lines.size()) return false;  // broken a moment ago
-  auto& line = *peer.lines[index];
+  if (index >= peer.connections.size()) return false;  // broken a moment ago
+  auto& connection = *peer.connections[index];
   bool moved = false;
   if ((events & EPOLLOUT) != 0) {
-    FlushLine(rank, line);
+    FlushConnection(rank, connection);
     moved = true;
   }
-  if ((events & EPOLLERR) != 0) moved = line.stream.Reap(events_) || moved;
+  if ((events & EPOLLERR) != 0) moved = connection.stream.Reap(events_) || moved;
   if (peer.broken || (events & ~static_cast<std::uint32_t>(EPOLLOUT)) == 0) return moved;
   bool received = false;
-  const bool open = line.stream.Receive(events_, received);
-  if (received) warm_.Received(who);
-  if (!open) NoteEnd(rank, line.stream.why());
+  const bool open = connection.stream.Receive(events_, received);
+  if (received) hot_.Received(who);
+  if (!open) NoteEnd(rank, connection.stream.why());
   return moved || received;
 }
 
@@ -157,8 +158,8 @@ bool TcpTransport::EndPeers() {
     auto& peer = At(rank);
     if (peer.broken || (ConnectionsAreMade(peer) && !peer.ending->until.Passed())) continue;
     if (keeper_) AdmitCallers();
-    for (std::size_t i = 0; i < peer.lines.size(); ++i) {
-      auto& stream = peer.lines[i]->stream;
+    for (std::size_t i = 0; i < peer.connections.size(); ++i) {
+      auto& stream = peer.connections[i]->stream;
       stream.Reap(events_);
       for (bool more = true; more;) {
         more = false;
@@ -178,20 +179,20 @@ void TcpTransport::Break(int rank, std::string why) {
   peer.broken = true;
   peer.dial_at.reset();
   peer.messages.clear();
-  for (const auto& line : peer.lines) {
-    const auto& socket = line->stream.socket();
+  for (const auto& connection : peer.connections) {
+    const auto& socket = connection->stream.socket();
     Watched(socket.fd(), 0, EPOLL_CTL_DEL, 0);
     // The cause may be over in a moment, so the peer, too, must learn that this is the end.
     socket.Shutdown();
   }
-  // The lines themselves may be in use further up the stack; they are destroyed with this.
+  // The connections themselves may be in use further up the stack; they are destroyed with this.
   events_.Broken(rank, why);
 }
 
 bool TcpTransport::Advance() {
-  if (const auto warm = warm_.Next()) {
-    const bool moved = AdvanceLine(*warm, EPOLLIN);
-    if (!moved) warm_.Missed();
+  if (const auto hot = hot_.Next()) {
+    const bool moved = AdvanceConnection(*hot, EPOLLIN);
+    if (!moved) hot_.Missed();
     return moved;
   }
   return AdvanceAll();
@@ -206,14 +207,14 @@ bool TcpTransport::AdvanceAll() {
     if (who == kNewcomer) {
       moved = (keeper_ && AdmitCallers()) || moved;
     } else {
-      moved = AdvanceLine(who, events[static_cast<std::size_t>(i)].events) || moved;
+      moved = AdvanceConnection(who, events[static_cast<std::size_t>(i)].events) || moved;
     }
   }
   for (const int rank : dialling_) {
     auto& peer = At(rank);
     if (peer.dial_at && peer.dial_at->Passed()) {
       peer.dial_at.reset();
-      if (peer.lines.empty()) Dial(rank, 1);
+      if (peer.connections.empty()) Dial(rank, 1);
     }
     moved = AdvanceDials(rank) || moved;
   }
@@ -226,9 +227,9 @@ void TcpTransport::LookForSilence() {
   next_look_ = Deadline::After(kSilenceLook);
   for (auto& [rank, peer] : peers_) {
     if (peer.broken) continue;
-    for (const auto& line : peer.lines) {
-      auto why = line->silence.Look(line->stream.socket(), peer.addresses, silence_);
-      if (line->silence.calling()) next_look_ = Deadline::After(kCallLook);
+    for (const auto& connection : peer.connections) {
+      auto why = connection->silence.Look(connection->stream.socket(), peer.addresses, silence_);
+      if (connection->silence.calling()) next_look_ = Deadline::After(kCallLook);
       if (!why) continue;
       Break(rank, std::move(*why));
       break;
@@ -247,7 +248,7 @@ Deadline::Milliseconds TcpTransport::LongestWait() const { return dialling_.empt
 
 void TcpTransport::Abandon(int rank) {
   auto& peer = At(rank);
-  for (const auto& line : peer.lines) line->stream.socket().Abort();
+  for (const auto& connection : peer.connections) connection->stream.socket().Abort();
   Break(rank, "this rank has failed, and takes back the memory that it was sending");
 }
 
@@ -260,16 +261,17 @@ void TcpTransport::Close() {
 
 bool TcpTransport::Reaches(int rank) const {
   const auto& peer = At(rank);
-  return !peer.broken && std::ranges::any_of(peer.lines, [this](const auto& line) {
-    return progress::Answers(line->stream.socket(), silence_);
+  return !peer.broken && std::ranges::any_of(peer.connections, [this](const auto& connection) {
+    return progress::Answers(connection->stream.socket(), silence_);
   });
 }
 
 bool TcpTransport::Delivered(int rank) const {
   const auto& peer = At(rank);
   if (peer.broken) return true;
-  if (peer.lines.empty()) return peer.messages.empty();
-  return std::ranges::all_of(peer.lines, [](const auto& line) { return line->stream.bytes_on_the_way() == 0; });
+  if (peer.connections.empty()) return peer.messages.empty();
+  return std::ranges::all_of(peer.connections,
+                             [](const auto& connection) { return connection->stream.bytes_on_the_way() == 0; });
 }
 
 }  // namespace tutti::tcp

@@ -15,12 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "base/all_gather.h"
+#include "base/file_descriptor.h"
 #include "base/settings.h"
 #include "net/auth/client_handshake.h"
 #include "net/auth/doorkeeper.h"
 #include "transports/progress/network_transport.h"
-#include "transports/shm/hosts.h"
-#include "transports/shm/segment.h"
 #include "transports/tcp/connection.h"
 #include "transports/tcp/hot_connections.h"
 
@@ -31,7 +31,7 @@ class TcpTransport final : public progress::NetworkTransport {
   // Collective over all ranks: opens ports and learns the others'. Connects to `peers` only. Throws tuttiInvalidUsage
   // naming the settings when no interface fits, tuttiSystemError.
   TcpTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
-               const shm::AllGather& all_gather, progress::NetworkTransportEvents& events);
+               const AllGather& all_gather, progress::NetworkTransportEvents& events);
   ~TcpTransport() override;
 
   void Connect(int peer) override;
@@ -74,7 +74,7 @@ class TcpTransport final : public progress::NetworkTransport {
   };
   struct Peer {
     std::vector<net::SocketAddress> addresses;
-    std::vector<std::unique_ptr<TcpConnection>> lines;
+    std::vector<std::unique_ptr<TcpConnection>> connections;
     std::list<Dialling> dials;
     bool wanted = false;
     bool broken = false;
@@ -90,8 +90,8 @@ class TcpTransport final : public progress::NetworkTransport {
   static constexpr const char* kNotWatched = "this system does not watch the connection (epoll_ctl)";
   // epoll's data: a peer's rank and the index of its connection; or this.
   static constexpr std::uint64_t kNewcomer = ~std::uint64_t{0};
-  static constexpr std::uint64_t WhoIs(int rank, std::size_t line) {
-    return std::uint64_t{line} << 32 | static_cast<std::uint32_t>(rank);
+  static constexpr std::uint64_t WhoIs(int rank, std::size_t connection) {
+    return std::uint64_t{connection} << 32 | static_cast<std::uint32_t>(rank);
   }
 
   Peer& At(int peer) { return peers_.at(peer); }
@@ -105,8 +105,8 @@ class TcpTransport final : public progress::NetworkTransport {
   void Missed(Peer& peer, Dialling& dial, bool alive, const std::string& reason);
   void Add(int rank, net::Socket socket, const auth::SecretKey& sending, const auth::SecretKey& receiving);
   bool AdmitCallers();
-  void FlushLine(int rank, TcpConnection& line);
-  bool AdvanceLine(std::uint64_t who, std::uint32_t events);
+  void FlushConnection(int rank, TcpConnection& connection);
+  bool AdvanceConnection(std::uint64_t who, std::uint32_t events);
   bool ConnectionsAreMade(const Peer& peer) const;
   void NoteEnd(int rank, std::string why);
   bool EndPeers();
@@ -114,16 +114,16 @@ class TcpTransport final : public progress::NetworkTransport {
 
   int rank_;
   int nranks_ = 0;
-  int connections_;  // to each peer
+  int connections_to_each_;  // to each peer
   Deadline::Milliseconds silence_;
   auth::SecretKey key_;
   DataProtection protection_;
   progress::NetworkTransportEvents& events_;
-  shm::FileDescriptor epoll_;
+  FileDescriptor epoll_;
   std::optional<auth::Doorkeeper> keeper_;
   std::vector<net::SocketAddress> own_;  // where this rank listens
   std::map<int, Peer> peers_;
-  HotConnections warm_;
+  HotConnections hot_;
   std::vector<int> dialling_;  // peers with dials, or with dial_at
   std::vector<int> ending_;    // peers to which a connection has ended
   Deadline next_look_;         // for silence

@@ -27,9 +27,9 @@ void TcpTransport::Connect(int rank) {
   auto& peer = At(rank);
   if (peer.wanted || peer.broken) return;
   peer.wanted = true;
-  if (!peer.lines.empty()) return;  // the peer was first
+  if (!peer.connections.empty()) return;  // the peer was first
   if (rank_ < rank) {
-    Dial(rank, static_cast<std::size_t>(connections_));
+    Dial(rank, static_cast<std::size_t>(connections_to_each_));
   } else {
     peer.dial_at = Deadline::After(kCallPatience);
     dialling_.push_back(rank);
@@ -139,22 +139,22 @@ bool TcpTransport::AdvanceDials(int rank) {
   auto& peer = At(rank);
   bool moved = false;
   for (auto dial = peer.dials.begin(); dial != peer.dials.end() && !peer.broken;) {
-    const std::size_t before = peer.lines.size();
+    const std::size_t before = peer.connections.size();
     moved = AdvanceDial(rank, *dial) || moved;
-    dial = peer.lines.size() > before ? peer.dials.erase(dial) : std::next(dial);
+    dial = peer.connections.size() > before ? peer.dials.erase(dial) : std::next(dial);
   }
   const bool answered = std::ranges::any_of(
       peer.dials, [](const auto& dial) { return dial.attempt && dial.attempt->handshake.has_value(); });
   const bool over = !peer.dials.empty() && !answered && peer.give_up.Passed() && !peer.broken;
-  if (over && !peer.nobody && peer.lines.empty() && SystemAnswers(peer)) {
+  if (over && !peer.nobody && peer.connections.empty() && SystemAnswers(peer)) {
     peer.give_up = Deadline::After(kSilenceLook);
   } else if (over) {
-    if (peer.lines.empty()) {
+    if (peer.connections.empty()) {
       Break(rank,
             fmt::format("cannot connect to it ({})", peer.reason.empty() ? "its host does not answer" : peer.reason));
     } else {
       Log(Subject::transport, "rank {}: {} of {} connections to rank {} failed: {}", rank_, peer.dials.size(),
-          connections_, rank, peer.reason);
+          connections_to_each_, rank, peer.reason);
       peer.dials.clear();
     }
     moved = true;
@@ -179,17 +179,17 @@ bool TcpTransport::SystemAnswers(const Peer& peer) const {
 void TcpTransport::Add(int rank, net::Socket socket, const auth::SecretKey& sending, const auth::SecretKey& receiving) {
   auto& peer = At(rank);
   net::KeepAlive(socket, silence_);
-  const auto who = WhoIs(rank, peer.lines.size());
+  const auto who = WhoIs(rank, peer.connections.size());
   const std::size_t turn = TurnOf(socket, own_, rank_);
   TcpStream stream(std::move(socket), rank, {TcpSeal(protection_, sending), TcpSeal(protection_, receiving)});
-  peer.lines.push_back(std::make_unique<TcpConnection>(TcpConnection{std::move(stream), turn}));
-  auto& line = *peer.lines.back();
-  if (!Watched(line.stream.socket().fd(), EPOLLIN, EPOLL_CTL_ADD, who)) NoteEnd(rank, kNotWatched);
+  peer.connections.push_back(std::make_unique<TcpConnection>(TcpConnection{std::move(stream), turn}));
+  auto& connection = *peer.connections.back();
+  if (!Watched(connection.stream.socket().fd(), EPOLLIN, EPOLL_CTL_ADD, who)) NoteEnd(rank, kNotWatched);
   peer.dial_at.reset();
   events_.Connected(rank);
-  for (const auto& message : peer.messages) line.stream.QueueControl(message);
+  for (const auto& message : peer.messages) connection.stream.QueueControl(message);
   peer.messages.clear();
-  FlushLine(rank, line);
+  FlushConnection(rank, connection);
 }
 
 bool TcpTransport::AdmitCallers() {

@@ -1,4 +1,5 @@
-// Replaces ucx.cc, and all of ucx_*.cc, where the build has no ucp/api/ucp.h.
+// Replaces the other sources of this folder where the build has no ucp/api/ucp.h.
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "transports/ucx/ucx.h"
 
@@ -11,7 +12,7 @@ std::string WhyNoUcx() {
 std::unique_ptr<progress::NetworkTransport> MakeUcxTransport(int /*rank*/, const std::vector<int>& /*peers*/,
                                                              const auth::SecretKey& /*key*/,
                                                              const Settings& /*settings*/,
-                                                             const shm::AllGather& /*all_gather*/,
+                                                             const AllGather& /*all_gather*/,
                                                              progress::NetworkTransportEvents& /*events*/) {
   Throw(tuttiInvalidUsage, "{}", WhyNoUcx());
 }

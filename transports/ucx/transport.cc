@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -29,7 +30,7 @@ constexpr Deadline::Milliseconds kLongestEnd{200};
 }  // namespace
 
 UcxTransport::UcxTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key,
-                           const Settings& settings, const shm::AllGather& all_gather,
+                           const Settings& settings, const AllGather& all_gather,
                            progress::NetworkTransportEvents& events)
     : rank_(rank),
       events_(events),

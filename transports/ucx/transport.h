@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "base/settings.h"
 #include "net/auth/secret_key.h"
 #include "transports/progress/network_transport.h"
-#include "transports/shm/hosts.h"
 #include "transports/tcp/side_channel.h"
 #include "transports/ucx/peer.h"
 
@@ -23,7 +23,7 @@ class UcxTransport final : public progress::NetworkTransport, private tcp::SideE
  public:
   // Collective over all ranks. Throws what UcxWorker and TcpTransport throw.
   UcxTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
-               const shm::AllGather& all_gather, progress::NetworkTransportEvents& events);
+               const AllGather& all_gather, progress::NetworkTransportEvents& events);
   ~UcxTransport() override;
 
   // The address at which UCX reaches this rank; only peers get it.

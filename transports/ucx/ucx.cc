@@ -1,5 +1,6 @@
 #include "transports/ucx/ucx.h"
 
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "transports/ucx/transport.h"
 
@@ -16,7 +17,7 @@ std::string WhyNoUcx() {
 
 std::unique_ptr<progress::NetworkTransport> MakeUcxTransport(int rank, const std::vector<int>& peers,
                                                              const auth::SecretKey& key, const Settings& settings,
-                                                             const shm::AllGather& all_gather,
+                                                             const AllGather& all_gather,
                                                              progress::NetworkTransportEvents& events) {
   return std::make_unique<UcxTransport>(rank, peers, key, settings, all_gather, events);
 }

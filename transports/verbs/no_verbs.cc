@@ -1,4 +1,5 @@
-// Replaces verbs.cc, and all of verbs_*.cc, where the build has no infiniband/verbs.h.
+// Replaces the other sources of this folder where the build has no infiniband/verbs.h.
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "transports/verbs/verbs.h"
 
@@ -10,7 +11,7 @@ std::string WhyNoVerbs(const Settings& /*settings*/) {
 
 std::unique_ptr<progress::NetworkTransport> MakeVerbsTransport(int /*rank*/, const std::vector<int>& /*peers*/,
                                                                const auth::SecretKey& /*key*/, const Settings& settings,
-                                                               const shm::AllGather& /*all_gather*/,
+                                                               const AllGather& /*all_gather*/,
                                                                progress::NetworkTransportEvents& /*events*/) {
   Throw(tuttiInvalidUsage, "{}", WhyNoVerbs(settings));
 }

@@ -6,9 +6,9 @@
 #include <array>
 #include <utility>
 
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "transports/shm/gather_values.h"
 
 namespace tutti::verbs {
 namespace {
@@ -22,7 +22,7 @@ constexpr int kBatchesInARow = 8;
 }  // namespace
 
 VerbsTransport::VerbsTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key,
-                               const Settings& settings, const shm::AllGather& all_gather,
+                               const Settings& settings, const AllGather& all_gather,
                                progress::NetworkTransportEvents& events)
     : rank_(rank),
       settings_(settings),
@@ -35,7 +35,7 @@ VerbsTransport::VerbsTransport(int rank, const std::vector<int>& peers, const au
     side_.Watch(rail->event_descriptor());
     names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", rail->name(), TextOf(rail->gid().gid));
   }
-  const auto rails = shm::GatherValues(all_gather, static_cast<std::uint32_t>(rails_.size()));
+  const auto rails = GatherValues(all_gather, static_cast<std::uint32_t>(rails_.size()));
   if (rails.size() > WorkId::kMostRanks)
     Throw(tuttiInvalidUsage, "verbs: {} ranks are more than verbs supports", rails.size());
   peers_.resize(rails.size());

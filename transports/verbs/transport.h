@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "base/settings.h"
 #include "net/auth/secret_key.h"
 #include "transports/progress/network_transport.h"
-#include "transports/shm/hosts.h"
 #include "transports/tcp/side_channel.h"
 #include "transports/verbs/peer.h"
 
@@ -22,7 +22,7 @@ class VerbsTransport final : public progress::NetworkTransport, private tcp::Sid
  public:
   // Collective over all ranks. Throws what OpenRails() and TcpTransport throw.
   VerbsTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
-                 const shm::AllGather& all_gather, progress::NetworkTransportEvents& events);
+                 const AllGather& all_gather, progress::NetworkTransportEvents& events);
   ~VerbsTransport() override;
 
   double bandwidth() const override;

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "base/settings.h"
 #include "net/auth/secret_key.h"
 #include "transports/progress/network_transport.h"
-#include "transports/shm/hosts.h"
 
 namespace tutti::verbs {
 
@@ -23,7 +23,7 @@ std::string WhyNoVerbs(const Settings& settings);
 // TcpTransport.
 std::unique_ptr<progress::NetworkTransport> MakeVerbsTransport(int rank, const std::vector<int>& peers,
                                                                const auth::SecretKey& key, const Settings& settings,
-                                                               const shm::AllGather& all_gather,
+                                                               const AllGather& all_gather,
                                                                progress::NetworkTransportEvents& events);
 
 }  // namespace tutti::verbs

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "net/auth/dial.h"
 #include "src/bootstrap/shrink/caller.h"
-#include "src/bootstrap/shrink/door.h"
+#include "src/bootstrap/shrink/listener.h"
 #include "src/bootstrap/shrink/messages.h"
 
 namespace tutti::shrink {
@@ -34,7 +34,7 @@ class Meeting {
     const std::function<bool(int rank)>& reaches;
     auth::Doorkeeper& keeper;
     std::vector<auth::SecureChannel>& told;
-    LivenessLinks& ties;
+    LivenessLinks& links;
     const std::vector<int>& excluded;
     bool exact;
     const std::vector<int>& ended;
@@ -48,7 +48,7 @@ class Meeting {
         excluded_(call.excluded.begin(), call.excluded.end()),
         gone_(call.ended.begin(), call.ended.end()),
         ended_(gone_),
-        door_(call.keeper, call.rank, size(), call.told) {}
+        listener_(call.keeper, call.rank, size(), call.told) {}
 
   Reunited Run() {
     for (;;) {
@@ -156,7 +156,7 @@ class Meeting {
         default: break;
       }
       std::vector<pollfd> fds;
-      door_.Watch(fds);
+      listener_.Watch(fds);
       leader.caller.Watch(fds);
       const auto wake = net::Wait(fds, deadline, call_.cancel);
       if (wake == net::Wake::cancelled) auth::ThrowCancelled();
@@ -167,10 +167,10 @@ class Meeting {
         leader.caller.channel().Queue(Encode(Mine(false)));
         deadline = Deadline::After(kLastAnswer);
       }
-      door_.Receive([&](Contact contact, const Presence& presence) {
+      listener_.Receive([&](Contact contact, const Presence& presence) {
         // A rank that could not be reached before can reach this one.
         yields = yields || (presence.leads && contact.rank < leader.rank);
-        if (!yields) door_.Tell(std::move(contact.channel), Encode(Following{leader.rank}));
+        if (!yields) listener_.Tell(std::move(contact.channel), Encode(Following{leader.rank}));
       });
     }
     Forgive();
@@ -205,7 +205,7 @@ class Meeting {
     if (!std::ranges::binary_search(decision.members, call_.rank)) {
       Throw(tuttiInternalError, "rank {} received a communicator that does not include it", call_.rank);
     }
-    call_.ties.Keep(leader.TakeChannel());
+    call_.links.Keep(leader.TakeChannel());
     return {decision.members, decision.id};
   }
 
@@ -266,11 +266,11 @@ class Meeting {
   // Waits for messages and handles them.
   void HearThose(Deadline until) {
     std::vector<pollfd> fds;
-    door_.Watch(fds);
+    listener_.Watch(fds);
     for (const auto& [rank, caller] : calls_) caller.Watch(fds);
     for (const auto& [rank, channel] : came_) fds.push_back(channel.Watch());
     AwaitAny(fds, until);
-    door_.Receive([&](Contact contact, const Presence& presence) { Hear(std::move(contact), presence); });
+    listener_.Receive([&](Contact contact, const Presence& presence) { Hear(std::move(contact), presence); });
     bool impatient = false;
     for (auto each = came_.begin(); each != came_.end();) {
       // A rank that has come sends again after its deadline.
@@ -285,7 +285,7 @@ class Meeting {
     const int rank = contact.rank;
     if (presence.leads) {
       yields_ = yields_ || rank < call_.rank;
-      if (!yields_) door_.Tell(std::move(contact.channel), Encode(Following{call_.rank}));
+      if (!yields_) listener_.Tell(std::move(contact.channel), Encode(Following{call_.rank}));
       return;
     }
     const Presence mine = Mine(true);
@@ -309,7 +309,7 @@ class Meeting {
   // Sends the error to every rank that came.
   [[noreturn]] void Fail(const Error& error) {
     for (auto& [rank, channel] : came_) {
-      door_.Tell(std::move(channel), Encode(Decision{error.code(), error.what(), {}, {}}));
+      listener_.Tell(std::move(channel), Encode(Decision{error.code(), error.what(), {}, {}}));
     }
     throw error;
   }
@@ -346,7 +346,7 @@ class Meeting {
     }
     for (auto& [rank, channel] : came_) {
       channel.Queue(Encode(decision));
-      call_.ties.Keep(std::move(channel));
+      call_.links.Keep(std::move(channel));
     }
     return {decision.members, decision.id};
   }
@@ -372,7 +372,7 @@ class Meeting {
   std::set<int> excluded_;
   std::set<int> gone_;
   std::set<int> ended_;  // the part of gone_ whose processes have ended
-  AgreementListener door_;
+  AgreementListener listener_;
   // For the leader, by rank:
   std::map<int, auth::SecureChannel> came_;
   std::map<int, AgreementCaller> calls_;  // to ranks that have not come
@@ -392,13 +392,13 @@ MembershipAgreement::MembershipAgreement(int rank, Ranks ranks, std::unique_ptr<
       silence_(silence),
       reaches_(std::move(reaches)),
       keeper_(std::move(keeper)),
-      ties_(silence) {}
+      links_(silence) {}
 
 Reunited MembershipAgreement::Meet(const std::vector<int>& excluded, bool exact, const std::vector<int>& ended,
                                    const std::function<tuttiUniqueId()>& open, Deadline deadline, Cancellation cancel) {
   last_.clear();
-  ties_.Cut();
-  return Meeting({rank_, ranks_, key_, silence_, reaches_, *keeper_, last_, ties_, excluded, exact, ended, open,
+  links_.Cut();
+  return Meeting({rank_, ranks_, key_, silence_, reaches_, *keeper_, last_, links_, excluded, exact, ended, open,
                   deadline, cancel})
       .Run();
 }

@@ -60,7 +60,7 @@ class Ranks {
   }
   // From now on, all ranks but the excluded ones must come.
   void BeExact() { exact_ = true; }
-  LivenessLinks& TiesOf(int rank) { return membership_agreements_[static_cast<std::size_t>(rank)]->ties(); }
+  LivenessLinks& LinksOf(int rank) { return membership_agreements_[static_cast<std::size_t>(rank)]->links(); }
   void End(int rank) { membership_agreements_[static_cast<std::size_t>(rank)].reset(); }
   const auth::SecretKey& key() const { return key_; }
   // From now on a proven connection to `rank` answers.
@@ -333,17 +333,17 @@ TEST(MembershipAgreement, AgreesWhoeverEndsAtRandom) {
 TEST(MembershipAgreement, SeesWhoEndsBeforeItHasJoined) {
   const auto ends = [](Ranks& all, int rank) {
     const auto give_up = Ample();
-    while (!all.TiesOf(rank).OneEnded()) {
+    while (!all.LinksOf(rank).OneEnded()) {
       if (give_up.Passed()) return false;
     }
     return true;
   };
   Ranks all(3);
   ExpectToMeet(all, {0, 1, 2});
-  for (const int rank : {0, 1, 2}) EXPECT_FALSE(all.TiesOf(rank).OneEnded());
-  all.TiesOf(1).SayJoined();
+  for (const int rank : {0, 1, 2}) EXPECT_FALSE(all.LinksOf(rank).OneEnded());
+  all.LinksOf(1).SayJoined();
   all.End(1);
-  EXPECT_FALSE(all.TiesOf(0).OneEnded());
+  EXPECT_FALSE(all.LinksOf(0).OneEnded());
   all.End(2);
   EXPECT_TRUE(ends(all, 0));
 

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/all_gather.h"
 #include "base/error.h"
 #include "net/auth/secret_key.h"
 #include "transports/progress/network.h"
@@ -53,7 +54,7 @@ class Meeting {
     }
   }
 
-  shm::AllGather AllGatherOf(int rank) const {
+  AllGather AllGatherOf(int rank) const {
     return [fds = fds_[static_cast<std::size_t>(rank)]](std::span<const std::byte> mine) {
       const std::uint64_t size = mine.size();
       for (const int fd : fds) {
@@ -92,7 +93,7 @@ class Meeting {
 
 // Makes a rank's transport of the tested kind.
 using Maker = std::function<std::unique_ptr<progress::NetworkTransport>(
-    int rank, const std::vector<int>& peers, const auth::SecretKey& key, const shm::AllGather& all_gather,
+    int rank, const std::vector<int>& peers, const auth::SecretKey& key, const AllGather& all_gather,
     progress::NetworkTransportEvents& events)>;
 
 // For the connections that transports make besides their own, and for the TCP transport's.
@@ -156,7 +157,7 @@ struct Rank {
   }
 
   const int rank;
-  shm::AllGather meet;
+  AllGather meet;
   shm::Fabric fabric;
   progress::NetworkTransport* transport = nullptr;
   progress::NetworkEngine engine;

@@ -2,6 +2,7 @@
 // left.
 #include <cstdlib>
 
+#include "base/all_gather.h"
 #include "tests/transports/conformance/contract.h"
 #include "transports/plugin/plugin.h"
 #include "transports/tcp/tcp.h"
@@ -11,20 +12,20 @@ namespace tutti::testing {
 namespace {
 
 std::unique_ptr<progress::NetworkTransport> MakeTcp(int rank, const std::vector<int>& peers, const auth::SecretKey& key,
-                                                    const shm::AllGather& all_gather,
+                                                    const AllGather& all_gather,
                                                     progress::NetworkTransportEvents& events) {
   return std::make_unique<tcp::TcpTransport>(rank, peers, key, OnLoopback(), all_gather, events);
 }
 
 std::unique_ptr<progress::NetworkTransport> MakeUcx(int rank, const std::vector<int>& peers, const auth::SecretKey& key,
-                                                    const shm::AllGather& all_gather,
+                                                    const AllGather& all_gather,
                                                     progress::NetworkTransportEvents& events) {
   return ucx::MakeUcxTransport(rank, peers, key, OnLoopback(), all_gather, events);
 }
 
 Maker PluginMaker(const std::string& version) {
-  return [version](int rank, const std::vector<int>& peers, const auth::SecretKey& key,
-                   const shm::AllGather& all_gather, progress::NetworkTransportEvents& events) {
+  return [version](int rank, const std::vector<int>& peers, const auth::SecretKey& key, const AllGather& all_gather,
+                   progress::NetworkTransportEvents& events) {
     auto settings = OnLoopback();
     settings.net_plugin = TUTTI_TEST_NETS "/libnccl-net-test" + version + ".so";
     return plugin::MakePluginTransport(rank, peers, key, settings, all_gather, events);

@@ -1,6 +1,7 @@
 // UCX messages from senders that are not peers.
 #include <atomic>
 
+#include "base/all_gather.h"
 #include "tests/transports/conformance/traffic.h"
 #include "transports/ucx/transport.h"
 #include "transports/ucx/ucx.h"
@@ -49,7 +50,7 @@ TEST(UcxStrangers, WhatTheySendIsDroppedAndBreaksNothing) {
   if (!why.empty()) GTEST_SKIP() << why;
   std::vector<std::byte> address;  // rank 0's
   const Maker make = [&](int rank, const std::vector<int>& peers, const auth::SecretKey& key,
-                         const shm::AllGather& all_gather, progress::NetworkTransportEvents& events) {
+                         const AllGather& all_gather, progress::NetworkTransportEvents& events) {
     auto made = std::make_unique<ucx::UcxTransport>(rank, peers, key, OnLoopback(), all_gather, events);
     if (rank == 0) address = made->address();
     return made;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/all_gather.h"
 #include "tests/transports/conformance/contract.h"
 
 namespace tutti::verbs {
@@ -29,8 +30,8 @@ Settings OnDevices(const std::string& hca) {
 }
 
 Maker With(const Settings& settings) {
-  return [settings](int rank, const std::vector<int>& peers, const auth::SecretKey& key,
-                    const shm::AllGather& all_gather, progress::NetworkTransportEvents& events) {
+  return [settings](int rank, const std::vector<int>& peers, const auth::SecretKey& key, const AllGather& all_gather,
+                    progress::NetworkTransportEvents& events) {
     return MakeVerbsTransport(rank, peers, key, settings, all_gather, events);
   };
 }

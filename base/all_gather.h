@@ -1,17 +1,21 @@
-// Gathers one plain value from each rank.
+// How ranks that become a communicator tell each other facts.
 //
-// Thread-safety: a collective function without state.
+// Thread-safety: collective functions without state.
 #pragma once
 
+#include <cstddef>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <type_traits>
 #include <vector>
 
 #include "base/error.h"
-#include "transports/shm/hosts.h"
 
-namespace tutti::shm {
+namespace tutti {
+
+// Collective over the control plane: every rank's bytes in rank order.
+using AllGather = std::function<std::vector<std::vector<std::byte>>(std::span<const std::byte>)>;
 
 // Collective. Values by rank. Throws tuttiInternalError if a rank's has another size, and what all_gather throws.
 template <typename T>
@@ -27,4 +31,4 @@ std::vector<T> GatherValues(const AllGather& all_gather, const T& mine) {
   return values;
 }
 
-}  // namespace tutti::shm
+}  // namespace tutti

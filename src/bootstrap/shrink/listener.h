@@ -23,7 +23,7 @@ class AgreementListener {
     auth::SecureChannel channel;
   };
 
-  // The door of rank `rank` of `nranks`. `told` keeps the connections of answered callers, so that the answers arrive.
+  // For rank `rank` of `nranks`. `told` keeps the connections of answered callers, so that the answers arrive.
   // Keeper and `told` outlive this.
   AgreementListener(auth::Doorkeeper& keeper, int rank, int nranks, std::vector<auth::SecureChannel>& told)
       : keeper_(keeper), rank_(rank), nranks_(nranks), told_(told) {}

@@ -19,21 +19,21 @@ class LivenessLinks {
 
   // Keeps a connection between this rank and one that joins with it.
   void Keep(auth::SecureChannel channel);
-  // Whether a tied rank ended, left or fell silent before it reported that it had joined.
+  // Whether a linked rank ended, left or fell silent before it reported that it had joined.
   bool OneEnded();
   // Reports that this rank has joined; it may end before the others have.
   void SayJoined();
-  // Drops the previous meeting's ties.
-  void Cut() { ties_.clear(); }
+  // Drops the previous meeting's links.
+  void Cut() { links_.clear(); }
 
  private:
-  struct Tie {
+  struct Link {
     auth::SecureChannel channel;
     bool joined = false;  // whether the other end has joined
   };
 
   Deadline::Milliseconds silence_;
-  std::vector<Tie> ties_;
+  std::vector<Link> links_;
 };
 
 }  // namespace tutti::shrink

@@ -1,4 +1,4 @@
-#include "base/standard_descriptors.h"
+#include "base/file_descriptor.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,6 +13,11 @@ int MoveFromStandard(int fd) {
   close(fd);
   errno = error;
   return moved;
+}
+
+void FileDescriptor::Close() {
+  // Linux closes the descriptor also when close() is interrupted: never repeat it.
+  if (fd_ >= 0) close(Release());
 }
 
 }  // namespace tutti

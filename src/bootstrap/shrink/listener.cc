@@ -1,4 +1,4 @@
-#include "src/bootstrap/shrink/door.h"
+#include "src/bootstrap/shrink/listener.h"
 
 #include <optional>
 #include <utility>
