@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the documents against the sources: README.md shows the example that is built, and links resolve.
+# Checks the documents against the sources: README.md shows the example that is built, links resolve, and pictures of
+# measurements show the files that are there.
 #   docs_test.sh SOURCE_DIR
 set -euo pipefail
 cd "$1"
@@ -19,6 +20,13 @@ for page in *.md docs/*.md docs/notebook/*/*.md; do
   while read -r link; do
     [ -e "$(dirname "$page")/${link%%#*}" ] || fail "$page links to $link, which is not there"
   done < <(grep -oE '\]\([^)]+\)' "$page" | sed -E 's/^\]\(|\)$//g' | grep -vE '^(https?:|#)' || true)
+done
+
+pictures=$(mktemp -d)
+trap 'rm -rf "$pictures"' EXIT
+python3 -B scripts/draw_performance.py "$pictures"
+for picture in "$pictures"/*; do
+  cmp -s "$picture" "docs/pictures/${picture##*/}" || fail "docs/pictures/${picture##*/} is out of date: run scripts/docs.sh"
 done
 
 [ "$failures" -eq 0 ] && echo "the example and all links are as documented"
