@@ -127,6 +127,7 @@ if [ "$joined" -ne 1 ]; then
   exit 1
 fi
 echo "a job whose ranks accept other users: the stranger joined"
+rm -r "$work/1"
 jobs=0 joined=0 ended=0
 
 everywhere() {
