@@ -11,7 +11,7 @@ namespace tutti::progress {
 
 class HeardEvents final : public NetworkTransportEvents {
  public:
-  void Connected(int) override {}
+  void Connected(int) override { ++connections; }
   std::byte* Landing(int, const SlotMessage& message) override {
     if (message.connection > 100) return nullptr;
     auto& memory = landed_[message.number];
@@ -33,7 +33,8 @@ class HeardEvents final : public NetworkTransportEvents {
 
   std::vector<std::uint32_t> order, sent;
   std::vector<std::string> texts;
-  std::string broken;  // why; empty: not broken
+  std::string broken;   // why; empty: not broken
+  int connections = 0;  // that were made
 
  private:
   std::map<std::uint32_t, std::vector<std::byte>> landed_;

@@ -214,7 +214,7 @@ bool TcpTransport::AdvanceAll() {
     auto& peer = At(rank);
     if (peer.dial_at && peer.dial_at->Passed()) {
       peer.dial_at.reset();
-      if (peer.connections.empty()) Dial(rank, 1);
+      if (peer.connections.empty()) Dial(rank, 0, 1);
     }
     moved = AdvanceDials(rank) || moved;
   }

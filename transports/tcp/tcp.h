@@ -97,7 +97,8 @@ class TcpTransport final : public progress::NetworkTransport {
   Peer& At(int peer) { return peers_.at(peer); }
   const Peer& At(int peer) const { return peers_.at(peer); }
   bool Watched(int fd, std::uint32_t events, int operation, std::uint64_t who) const;
-  void Dial(int rank, std::size_t connections);
+  // Makes the connections of these numbers.
+  void Dial(int rank, std::size_t begin, std::size_t end);
   bool AdvanceDials(int rank);
   bool SystemAnswers(const Peer& peer) const;
   bool AdvanceDial(int rank, Dialling& dial);

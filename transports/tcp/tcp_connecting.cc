@@ -18,8 +18,9 @@ namespace {
 constexpr Deadline::Milliseconds kAttemptTime{3'000};
 // Between rounds over all addresses.
 constexpr Deadline::Milliseconds kRetryPause{50};
-// How long the higher rank waits for the lower one's call.
-constexpr Deadline::Milliseconds kCallPatience{1'000};
+// How long the higher rank waits for the lower one's call. If the lower one has ended, that is part of the second within
+// which the higher one learns of it.
+constexpr Deadline::Milliseconds kCallPatience{300};
 
 }  // namespace
 
@@ -27,10 +28,11 @@ void TcpTransport::Connect(int rank) {
   auto& peer = At(rank);
   if (peer.wanted || peer.broken) return;
   peer.wanted = true;
-  if (!peer.connections.empty()) return;  // the peer was first
   if (rank_ < rank) {
-    Dial(rank, static_cast<std::size_t>(connections_to_each_));
-  } else {
+    // The peer may have been first, and then made one.
+    const auto all = static_cast<std::size_t>(connections_to_each_);
+    if (peer.connections.size() < all) Dial(rank, peer.connections.size(), all);
+  } else if (peer.connections.empty()) {
     peer.dial_at = Deadline::After(kCallPatience);
     dialling_.push_back(rank);
   }
@@ -42,10 +44,10 @@ void TcpTransport::Hurry(int rank) {
   if (peer.dial_at) peer.dial_at = Deadline::After({});
 }
 
-void TcpTransport::Dial(int rank, std::size_t connections) {
+void TcpTransport::Dial(int rank, std::size_t begin, std::size_t end) {
   auto& peer = At(rank);
   peer.give_up = Deadline::After(silence_);
-  for (std::size_t i = 0; i < connections; ++i) {
+  for (std::size_t i = begin; i < end; ++i) {
     peer.dials.push_back({.first = i, .attempt = std::nullopt, .retry = Deadline::After({})});
   }
   if (std::ranges::find(dialling_, rank) == dialling_.end()) dialling_.push_back(rank);

@@ -21,8 +21,9 @@ constexpr Deadline::Milliseconds kAmple{10'000};
 template <std::size_t kRanks>
 class TransportsApart {
  public:
-  TransportsApart() {
+  explicit TransportsApart(int sockets = 0) {
     Settings settings;
+    settings.sockets = sockets;
     settings.socket_ifname = "lo";
     const auth::SecretKey key = auth::SecretKey::Random();
     std::barrier meeting(kRanks);
@@ -132,6 +133,18 @@ TEST(TcpTransport, WhatAPeerSentOnAConnectionInTheMakingArrives) {
     ASSERT_TRUE(two.Until([&] { return !two.heard[0].broken.empty(); }));
     EXPECT_EQ(two.heard[0].order.size(), kSlots) << "after " << looks << " looks";
   }
+}
+
+// The higher rank calls a lower one that is late, by one connection. It gets the others, too, which lie on other interfaces.
+TEST(TcpTransport, ALateRankMakesTheConnectionsThatAreMissing) {
+  constexpr int kSockets = 3;
+  TransportsApart<2> two(kSockets);
+  auto& [late, waits] = two.transports;
+  waits->Hurry(0);
+  ASSERT_TRUE(two.Until([&] { return late->Room(1) > 0 && waits->Room(0) > 0; }));
+  EXPECT_EQ(two.heard[0].connections, 1);
+  late->Connect(1);
+  EXPECT_TRUE(two.Until([&] { return two.heard[0].connections == kSockets && two.heard[1].connections == kSockets; }));
 }
 
 // A failed rank gives its caller the memory back that a peer has not taken yet: the system may still read it in place, or
