@@ -350,6 +350,9 @@ TEST(Order, ASignalFollowsTheCollectivesMadeBefore) {
 }
 
 TEST(Order, SynchronizeDoesNotWaitForLaterCalls) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "under ThreadSanitizer calls take longer than queueing them, so the stream never ends";
+#endif
   RunAlone(
       [] {
         tuttiComm_t comm = nullptr;
