@@ -50,8 +50,8 @@ PeerUser UserOfTcpPeer(const Socket& socket) {
     case SocketOwner::Found::unknown: break;
   }
   return {PeerUser::Verdict::unknown,
-          "the kernel does not report which user it belongs to (neither NETLINK_SOCK_DIAG nor /proc/net/tcp is "
-          "available); TUTTI_ALLOW_OTHER_USERS=1 skips this check"};
+          "the kernel does not report which user it belongs to (neither NETLINK_SOCK_DIAG nor /proc/net/tcp answers); "
+          "where they never do, TUTTI_ALLOW_OTHER_USERS=1 skips this check"};
 }
 
 }  // namespace tutti::net

@@ -11,6 +11,8 @@ namespace {
 
 using enum Collective;
 
+constexpr int kChannelsOfNodeTrees = kTrees * kNodeConnections;
+
 // Indexed by tuttiAlgorithm_t.
 constexpr std::array<Record, tuttiNumAlgorithms> kRecords = {{
     {.name = "none"},
@@ -80,9 +82,10 @@ constexpr std::array<Record, tuttiNumAlgorithms> kRecords = {{
      .name = "two_level_tree",
      .build = BuildTwoLevelTree,
      .forms = SetOf(all_reduce, broadcast, reduce),
-     .channels = {kTrees * kNodeConnections, kTrees* kNodeConnections},
+     .channels = {kChannelsOfNodeTrees, kChannelsOfNodeTrees},
      .needs = {.nodes = true},
      .trees = Trees::of_nodes},
+    // The baselines sum in rank order on up to kMaxReads ranks. They are not chosen for that.
     {.algorithm = tuttiAlgorithmParameterServer,
      .name = "parameter_server",
      .build = BuildParameterServer,

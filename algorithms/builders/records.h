@@ -1,5 +1,5 @@
-// What is known of each algorithm, once. All others ask its record and name no algorithm: the selector, the simulator, the
-// verifier's tests, the tools.
+// What is known of each algorithm, once. The selector, the simulator and the verifier's tests read it here and name no
+// algorithm.
 //
 // Thread-safety: constants.
 #pragma once
@@ -41,10 +41,10 @@ struct FabricChannels {
   int with_posts = 1, without_posts = 1;
 };
 
-// What it works only with.
+// What an algorithm needs of the ranks.
 struct Needs {
   bool posts = false;
-  bool nodes = false;  // several; with one, it is never chosen unless forced
+  bool nodes = false;  // several; with one it works, but is never chosen unless forced
   bool one_launch = false;
   bool a_switch = false;  // that adds between GPUs
 };

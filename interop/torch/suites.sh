@@ -37,18 +37,18 @@ echo "PyTorch $("$python" -c 'import torch; print(torch.__version__)' 2>/dev/nul
   "load $(cut -d ' ' -f 1 /proc/loadavg); logs in $output"
 for ranks in 2 3 4; do
   one distributed_test.py "$ranks" gloo BACKEND=gloo "${suite[@]}"
-  one distributed_test.py "$ranks" tutti BACKEND=gloo TUTTI_SUITE_FAKE_GPU=1 "${suite[@]}"
+  one distributed_test.py "$ranks" tutti BACKEND=gloo TUTTI_SUITE_STAND_IN=1 "${suite[@]}"
 done
 # Newer versions skip these below 8 ranks.
 one "distributed_test.py,groups" 8 gloo BACKEND=gloo "${suite[@]}" -k _group -k monitored_barrier
-one "distributed_test.py,groups" 8 tutti BACKEND=gloo TUTTI_SUITE_FAKE_GPU=1 "${suite[@]}" -k _group -k monitored_barrier
+one "distributed_test.py,groups" 8 tutti BACKEND=gloo TUTTI_SUITE_STAND_IN=1 "${suite[@]}" -k _group -k monitored_barrier
 one "distributed_test.py,BACKEND=tutti" 2 tutti BACKEND=tutti "${suite[@]}"
 one "distributed_test.py,BACKEND=tutti" 4 tutti BACKEND=tutti "${suite[@]}"
 # Not on 2 ranks, where the suite would ask the MPI backend for a group of ranks 1 and 2.
-one "distributed_test.py,for MPI" 4 tutti BACKEND=mpi TUTTI_SUITE_FAKE_GPU=1 "${suite[@]}"
+one "distributed_test.py,for MPI" 4 tutti BACKEND=mpi TUTTI_SUITE_STAND_IN=1 "${suite[@]}"
 if [ -n "$tests" ]; then
   # The tests choose their ranks: most take 4, those of DDP 2.
   one test_c10d_gloo.py own gloo "$python" -W ignore gloo_suite.py "$tests"
-  one test_c10d_gloo.py own tutti TUTTI_SUITE_FAKE_GPU=1 "$python" -W ignore gloo_suite.py "$tests"
+  one test_c10d_gloo.py own tutti TUTTI_SUITE_STAND_IN=1 "$python" -W ignore gloo_suite.py "$tests"
 fi
 "$python" suite_table.py "$output"

@@ -179,6 +179,8 @@ bool HandshakePool::Prove(Stranger& stranger, std::vector<Admitted>& admitted) {
   if (SameMac(proof, ClientProof(key, stranger.hello, stranger.reply))) {
     keys = DeriveSessionKeys(key, stranger.hello, stranger.reply, stranger.secret, stranger.hello.share);
   }
+  // Nothing may fail once the client has its proof.
+  admitted.reserve(admitted.size() + 1);
   const Mac answer = keys ? ServerProof(key, stranger.hello, stranger.reply) : Mac{};
   const bool told = net::SendSome(stranger.socket, answer).bytes == answer.size();
   if (!keys || !told) return false;

@@ -45,7 +45,7 @@ Ports& PortsOfThisProcess() {
 
 }  // namespace
 
-void Callers::Add(Admitted one) {
+void Callers::Add(Admitted& one) {
   const std::scoped_lock lock(mutex_);
   admitted_.push_back(std::move(one));
   if (news_) eventfd_write(news_.fd(), 1);
@@ -128,7 +128,7 @@ std::optional<HandshakePool::Server> Port::Shared::Find(const ClientHello& hello
   return HandshakePool::Server{found->second.key, found->first.second};
 }
 
-void Port::Shared::PassOn(Admitted one) {
+void Port::Shared::PassOn(Admitted& one) {
   std::shared_ptr<Callers> callers;
   {
     const std::scoped_lock lock(mutex);
@@ -136,7 +136,7 @@ void Port::Shared::PassOn(Admitted one) {
     if (found == ranks.end()) return;  // removed meanwhile
     callers = found->second.callers;
   }
-  callers->Add(std::move(one));
+  callers->Add(one);
 }
 
 bool Port::Stopped(const Shared& shared) {
@@ -148,21 +148,22 @@ void Port::Run(Shared& shared, HandshakePool handshakes) {
   pthread_setname_np(pthread_self(), "tutti-port");
   std::vector<pollfd> fds;
   std::vector<Admitted> admitted;
+  bool failed = false;
   while (!Stopped(shared)) {
     try {
       fds.assign(1, {shared.stop.fd(), POLLIN, 0});
       handshakes.Watch(fds);
       net::Wait(fds, handshakes.NextDeadline());
-      admitted.clear();
       // Set before a caller can get this side's proof. The system calls that carry the proof to the caller, and the
       // caller's bytes back to this process, order this store before a load that follows them.
       shared.proving.store(true, std::memory_order_seq_cst);
       handshakes.Advance(std::span<const pollfd>(fds).subspan(1), admitted);
-      for (auto& one : admitted) shared.PassOn(std::move(one));
-    } catch (const std::exception& error) {
+      for (; !admitted.empty(); admitted.erase(admitted.begin())) shared.PassOn(admitted.front());
+      failed = false;
+    } catch (const std::exception&) {
       // Short of memory, perhaps for a moment. A port that nobody serves would look like that of a stopped rank, and its
-      // callers would wait. Those whose connections are lost here call again.
-      Log(Subject::faults, "a port is served again in a moment: {}", error.what());
+      // callers would wait. Those that were proven meanwhile are passed on in the next round.
+      if (!std::exchange(failed, true)) Log(Subject::faults, "a port is not served for a moment: a system call failed");
       std::this_thread::sleep_for(kPauseAfterFailure);
     }
     // Releases the lists: a thread that reads false sees all admitted connections.

@@ -27,7 +27,8 @@ namespace tutti::auth {
 // The proven connections to one rank that its doorkeeper has not taken yet.
 class Callers {
  public:
-  void Add(Admitted one);
+  // Takes the connection, unless it throws.
+  void Add(Admitted& one);
   std::vector<Admitted> Take();
   // Polls readable while Take() would return a connection. Made on first use. Throws tuttiSystemError.
   int descriptor();
@@ -73,7 +74,8 @@ class Port {
     std::atomic<bool> proving{false};
 
     std::optional<HandshakePool::Server> Find(const ClientHello& hello);
-    void PassOn(Admitted one);
+    // Takes the connection, unless it throws.
+    void PassOn(Admitted& one);
   };
   static bool Stopped(const Shared& shared);
   static void Run(Shared& shared, HandshakePool handshakes);

@@ -108,8 +108,8 @@ bool PowersOfTwo(const schedule::RankLayout& rank_layout) {
 std::optional<NodeClasses> FindNodeClasses(tuttiAlgorithm_t algorithm, schedule::Collective collective,
                                            const schedule::RankLayout& rank_layout) {
   if (!Even(rank_layout)) return std::nullopt;
-  if (rank_layout.nodes() == 1) return OneForAll(1);
   const auto& record = builders::RecordOf(algorithm);
+  if (record.needs.a_switch && rank_layout.nodes() == 1) return OneForAll(1);
   if (builders::Has(record.nodes_differ, collective)) return std::nullopt;
   if (collective == schedule::Collective::all_reduce) {
     switch (record.trees) {

@@ -25,7 +25,7 @@ endings = {"/".join(pathlib.PurePath(file).parts[-depth:]) for file in files for
 
 missing = []
 for file in files:
-    if not file.endswith(SOURCES):
+    if not file.endswith(SOURCES) or not (root / file).exists():
         continue
     for number, line in enumerate((root / file).read_text(errors="replace").splitlines(), 1):
         comment = COMMENT.search(line)

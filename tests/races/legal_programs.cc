@@ -74,6 +74,7 @@ class RandomStops {
     over_ = new (shared) std::atomic<bool>(false);
     const pid_t stopped = getpid();
     child_ = fork();
+    if (child_ < 0) std::abort();
     if (child_ != 0) return;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     std::mt19937 random(seed);

@@ -15,7 +15,7 @@ std::optional<std::uint64_t> NextConnection(HotConnections& connections) {
   return std::nullopt;
 }
 
-TEST(HotConnections, NobodyIsWarmAtFirst) {
+TEST(HotConnections, NobodyIsHotAtFirst) {
   HotConnections connections;
   EXPECT_EQ(NextConnection(connections), std::nullopt);
 }

@@ -79,8 +79,9 @@ class TcpTransport final : public progress::NetworkTransport {
     bool wanted = false;
     bool broken = false;
     std::optional<Ending> ending;
-    bool nobody = false;              // no process listens at its port any more
-    std::optional<Deadline> dial_at;  // the higher rank's patience
+    bool nobody = false;               // no process listens at its port any more
+    std::optional<Deadline> dial_at;   // the higher rank's patience
+    std::optional<Deadline> judge_by;  // since the system cannot tell whose process answers there
     Deadline give_up = Deadline::Never();
     std::string reason;                            // why the last attempt failed
     std::vector<std::vector<std::byte>> messages;  // short ones that wait for a connection
@@ -115,7 +116,7 @@ class TcpTransport final : public progress::NetworkTransport {
 
   int rank_;
   int nranks_ = 0;
-  int connections_to_each_;  // to each peer
+  int connections_to_each_;
   Deadline::Milliseconds silence_;
   auth::SecretKey key_;
   DataProtection protection_;

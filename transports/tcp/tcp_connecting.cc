@@ -28,6 +28,7 @@ void TcpTransport::Connect(int rank) {
   auto& peer = At(rank);
   if (peer.wanted || peer.broken) return;
   peer.wanted = true;
+  if (keeper_) AdmitCallers();
   if (rank_ < rank) {
     // The peer may have been first, and then made one.
     const auto all = static_cast<std::size_t>(connections_to_each_);
@@ -129,7 +130,11 @@ bool TcpTransport::AdvanceDial(int rank, Dialling& dial) {
     case auth::ClientHandshake::State::misled:
       Missed(peer, dial, false, fmt::format("{} answers for rank {}", address, attempt.handshake->answers_for()));
       break;
-    case auth::ClientHandshake::State::unjudged: Missed(peer, dial, true, attempt.handshake->refusal()); break;
+    // The system may tell at the next call.
+    case auth::ClientHandshake::State::unjudged:
+      if (!peer.judge_by) peer.judge_by = Deadline::After(silence_);
+      Missed(peer, dial, !peer.judge_by->Passed(), address + " is refused: " + attempt.handshake->refusal());
+      break;
     case auth::ClientHandshake::State::refused:
       Missed(peer, dial, false, address + " is refused: " + attempt.handshake->refusal());
       break;

@@ -1,6 +1,6 @@
 // A host kernel: a kernel's source compiled for the host, with an ordinary thread for each CUDA thread. Tests,
-// also under a thread sanitizer, can then run a GPU's code without a GPU. None of this is in the library; a fake GPU
-// for the CUDA driver (testing/fake_gpu) launches host kernels in place of kernels.
+// also under a thread sanitizer, can then run a GPU's code without a GPU. None of this is in the library; the
+// fake GPU (testing/fake_gpu) launches host kernels in place of kernels.
 //
 // Thread-safety: a HostKernelThread belongs to its thread.
 #pragma once

@@ -5,7 +5,7 @@
 The suite chooses the tests by the backend's name. Its lists `backend_feature` declare the features of other backends
 than PyTorch's own. This file adds tutti to the lists for sub-groups, DDP and plugins.
 
-Most of the tests run only for certain backend names. With TUTTI_SUITE_FAKE_GPU=1 and BACKEND=gloo (or mpi), the suite
+Most of the tests run only for certain backend names. With TUTTI_SUITE_STAND_IN=1 and BACKEND=gloo (or mpi), the suite
 runs as for that backend, but every group that it creates uses tutti. So every test for Gloo (or MPI) runs on tutti.
 """
 
@@ -19,7 +19,7 @@ import suite
 
 BACKEND = os.environ["BACKEND"]
 
-if "TUTTI_SUITE_FAKE_GPU" in os.environ:
+if "TUTTI_SUITE_STAND_IN" in os.environ:
     suite.stand_in_for(BACKEND)
     torch.distributed.is_mpi_available = lambda: True
 elif BACKEND == "tutti":

@@ -1,9 +1,9 @@
 """Runs PyTorch's test_c10d_gloo.py, its tests of Gloo's backend, on Gloo or on tutti.
 
-    [TUTTI_SUITE_FAKE_GPU=1] python gloo_suite.py FOLDER [TESTS]                     (or suites.sh)
+    [TUTTI_SUITE_STAND_IN=1] python gloo_suite.py FOLDER [TESTS]                     (or suites.sh)
 
 FOLDER is test/distributed of PyTorch's source, which has the file; PyTorch's package does not have it. With
-TUTTI_SUITE_FAKE_GPU=1 every group that the tests create uses tutti, also where they make Gloo's ProcessGroup object.
+TUTTI_SUITE_STAND_IN=1 every group that the tests create uses tutti, also where they make Gloo's ProcessGroup object.
 """
 
 import itertools
@@ -44,7 +44,7 @@ def create(_self, store, rank, size, options):
     return group
 
 
-if "TUTTI_SUITE_FAKE_GPU" in os.environ:
+if "TUTTI_SUITE_STAND_IN" in os.environ:
     test_c10d_gloo.ProcessGroupGlooTest._create_process_group_gloo = create
     suite.stand_in_for("gloo")
     dist.ProcessGroupGloo = StandIn
