@@ -1,5 +1,5 @@
-// What is known of each algorithm, once. The selector, the simulator and the verifier's tests read it here and name no
-// algorithm.
+// The one place that says what each algorithm is and needs. The selector, the simulator and the verifier's tests read it
+// here and name no algorithm.
 //
 // Thread-safety: constants.
 #pragma once
@@ -41,10 +41,10 @@ struct FabricChannels {
   int with_posts = 1, without_posts = 1;
 };
 
-// What an algorithm needs of the ranks.
+// What an algorithm must have to be chosen.
 struct Needs {
   bool posts = false;
-  bool nodes = false;  // several; with one it works, but is never chosen unless forced
+  bool nodes = false;  // several; if it is forced, it works with one, too
   bool one_launch = false;
   bool a_switch = false;  // that adds between GPUs
 };
