@@ -1,5 +1,5 @@
 // Messages between transports over a plug-in. Over the side channel, whose connections have proven the job's secret: how
-// they reach each other, and when they leave. Through the plug-in: a header, then a short message or the data of a short
+// they reach each other. Through the plug-in: a header, then a short message or the data of a short
 // slot. A decoder gives nullopt for what no encoder would have made; it never throws and never trusts a count.
 //
 // Thread-safety: pure functions and value types.
@@ -10,12 +10,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <variant>
 #include <vector>
 
 #include "transports/plugin/abi.h"
 #include "transports/progress/network_transport.h"
-#include "transports/tcp/side_messages.h"
 
 namespace tutti::plugin {
 
@@ -62,20 +60,8 @@ struct Greeting {
 
   friend bool operator==(const Greeting&, const Greeting&) = default;
 };
-// The sender is about to close its connections. It has sent `sent` messages and accepts no more.
-struct Leaving {
-  std::uint64_t sent = 0;
 
-  friend bool operator==(const Leaving&, const Leaving&) = default;
-};
-// All that the receiver of this has announced by a Leaving has arrived.
-struct Heard {
-  friend bool operator==(const Heard&, const Heard&) = default;
-};
-
-using SideMessage = std::variant<Greeting, Leaving, Heard, tcp::Forwarded, tcp::GaveUp>;
-
-std::vector<std::byte> Encode(const SideMessage& message);
-std::optional<SideMessage> DecodeSideMessage(std::span<const std::byte> bytes);
+std::vector<std::byte> Encode(const Greeting& greeting);
+std::optional<Greeting> DecodeGreeting(std::span<const std::byte> bytes);
 
 }  // namespace tutti::plugin

@@ -64,6 +64,8 @@ class Outbox {
   // Moves whatever can be moved. True: something moved.
   bool Advance();
 
+  // End() was called.
+  bool ending() const { return ended_; }
   // Messages taken so far: slots and short ones.
   std::uint64_t sent() const { return sent_; }
   // All of them are on their way, as far as the plug-in tells.

@@ -36,39 +36,40 @@ class Remains final : public Unfinished {
 
 }  // namespace
 
-Peer::Peer(int rank, const Shared& shared)
-    : rank_(rank),
-      shared_(shared),
+Peer::Peer(int rank, const Shared& shared, const Outbox::Shared& out, const Device& device,
+           std::shared_ptr<const void> context)
+    : side::Peer(rank, shared),
+      out_(out),
+      device_(device),
+      context_(std::move(context)),
       token_(auth::RandomNumber()),
-      outbox_(std::make_unique<Outbox>(rank, shared.out)),
-      inbox_(std::make_unique<Inbox>(rank, token_, shared.out.library, shared.out.events)) {}
+      outbox_(std::make_unique<Outbox>(rank, out)),
+      inbox_(std::make_unique<Inbox>(rank, token_, out.library, out.events)) {}
 
-void Peer::Fail(std::string why) {
-  if (!why_.empty() || stopped_) return;
-  why_ = std::move(why);
-  shared_.troubled.push_back(rank_);
-}
-
-std::optional<Greeting> Peer::Listen() {
-  if (stopped_) return std::nullopt;
-  reserved_ = Reserved(shared_.device, kConnectionsToAPeer);
+void Peer::Greet() {
+  if (stopped()) return;
+  reserved_ = Reserved(device_, kConnectionsToAPeer);
   if (!reserved_) {
     Fail(fmt::format("{}: its device {} makes at most {} connections (maxComms), and too few are left",
-                     shared_.out.library.Name(), shared_.device.name, shared_.device.most_connections));
-    return std::nullopt;
+                     out_.library.Name(), device_.name, device_.most_connections));
+    return;
   }
-  Greeting greeting{token_, shared_.device.most_bytes, {}};
-  if (inbox_->Listen(shared_.out.context, shared_.out.device, greeting.handles)) return greeting;
-  Fail(inbox_->why());
-  return std::nullopt;
+  Greeting greeting{token_, device_.most_bytes, {}};
+  if (inbox_->Listen(out_.context, out_.device, greeting.handles)) {
+    Say(Encode(greeting));
+  } else {
+    Fail(inbox_->why());
+  }
 }
 
-void Peer::Meet(const Greeting& theirs) {
-  if (stopped_) return;
-  if (outbox_->met()) return Fail("it sent a malformed message");
-  const auto piece = std::min<std::size_t>(shared_.device.most_bytes, theirs.piece);
+bool Peer::Hear(std::span<const std::byte> own) {
+  if (stopped()) return true;
+  const auto theirs = DecodeGreeting(own);
+  if (!theirs || outbox_->met()) return false;
+  const auto piece = std::min<std::size_t>(device_.most_bytes, theirs->piece);
   inbox_->Expect(piece);
-  outbox_->Connect(theirs, piece);
+  outbox_->Connect(*theirs, piece);
+  return true;
 }
 
 void Peer::Send(const progress::SlotMessage& slot, const std::byte* data) {
@@ -78,7 +79,12 @@ void Peer::Send(const progress::SlotMessage& slot, const std::byte* data) {
 }
 
 void Peer::SendShort(std::span<const std::byte> message) {
-  if (outbox_ != nullptr && !stopped_) outbox_->SendShort(message);
+  if (outbox_ == nullptr || stopped()) return;
+  if (outbox_->ending()) {
+    Forward(message);
+  } else {
+    outbox_->SendShort(message);
+  }
 }
 
 std::vector<std::vector<std::byte>> Peer::TakeWaiting() {
@@ -92,14 +98,14 @@ void Peer::LookForFailures() {
 }
 
 void Peer::Flush() {
-  if (outbox_ == nullptr || stopped_) return;
+  if (outbox_ == nullptr || stopped()) return;
   outbox_->Flush();
   LookForFailures();
 }
 
 // After a failure of one half, the other goes on until Stop(): what the peer sent before is still to arrive.
 bool Peer::Advance() {
-  if (outbox_ == nullptr || stopped_) return false;
+  if (outbox_ == nullptr || stopped()) return false;
   const bool received = inbox_->Advance();
   const bool sent = outbox_->Advance();
   LookForFailures();
@@ -114,8 +120,13 @@ void Peer::End() {
   if (outbox_ != nullptr) outbox_->End();
 }
 
+void Peer::HearLeaving(const side::Leaving& leaving) {
+  side::Peer::HearLeaving(leaving);
+  End();
+}
+
 void Peer::Stop() {
-  stopped_ = true;
+  side::Peer::Stop();
   if (outbox_ != nullptr && !(outbox_->quiet() && inbox_->quiet())) Close();
 }
 
@@ -123,8 +134,8 @@ void Peer::Stop() {
 void Peer::Close() {
   if (outbox_ == nullptr) return;
   auto remains =
-      std::make_unique<Remains>(shared_.context, std::move(reserved_), std::move(outbox_), std::move(inbox_));
-  if (!remains->idle() && remains->Outlive()) shared_.out.library.Keep(std::move(remains));
+      std::make_unique<Remains>(context_, std::move(reserved_), std::move(outbox_), std::move(inbox_));
+  if (!remains->idle() && remains->Outlive()) out_.library.Keep(std::move(remains));
 }
 
 }  // namespace tutti::plugin

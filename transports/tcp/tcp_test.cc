@@ -15,57 +15,20 @@
 namespace tutti::tcp {
 namespace {
 
-constexpr Deadline::Milliseconds kAmple{10'000};
+using progress::kAmple;
 
 // Transports on loopback; the test's thread drives them once they are there.
 template <std::size_t kRanks>
-class TransportsApart {
+class TransportsApart : public progress::TransportsInThreads<TcpTransport, kRanks> {
  public:
-  explicit TransportsApart(int sockets = 0) {
-    Settings settings;
-    settings.sockets = sockets;
-    settings.socket_ifname = "lo";
-    const auth::SecretKey key = auth::SecretKey::Random();
-    std::barrier meeting(kRanks);
-    std::array<std::vector<std::byte>, kRanks> said;
-    std::vector<std::thread> threads;
-    for (std::size_t rank = 0; rank < kRanks; ++rank) {
-      threads.emplace_back([&, rank] {
-        const AllGather all_gather = [&, rank](std::span<const std::byte> mine) {
-          said[rank].assign(mine.begin(), mine.end());
-          meeting.arrive_and_wait();
-          std::vector<std::vector<std::byte>> all(said.begin(), said.end());
-          meeting.arrive_and_wait();
-          return all;
-        };
-        std::vector<int> peers;
-        for (std::size_t peer = 0; peer < kRanks; ++peer) {
-          if (peer != rank) peers.push_back(static_cast<int>(peer));
-        }
-        transports[rank] =
-            std::make_unique<TcpTransport>(static_cast<int>(rank), peers, key, settings, all_gather, heard[rank]);
-      });
-    }
-    for (auto& thread : threads) thread.join();
-  }
-
-  // Drives all transports, or those that are left.
-  bool Until(const std::function<bool()>& done) {
-    const auto give_up = Deadline::After(kAmple);
-    while (!done() && !give_up.Passed()) {
-      for (const auto& transport : transports) {
-        if (transport) transport->Advance();
-      }
-    }
-    return done();
-  }
-  void Say(std::size_t from, int to, std::string_view text) {
-    transports[from]->SendControl(to, std::as_bytes(std::span(text)));
-    transports[from]->Flush(to);
-  }
-
-  std::array<progress::HeardEvents, kRanks> heard;
-  std::array<std::unique_ptr<TcpTransport>, kRanks> transports;
+  explicit TransportsApart(int sockets = 0)
+      : progress::TransportsInThreads<TcpTransport, kRanks>(
+            [sockets, key = auth::SecretKey::Random()](int rank, const std::vector<int>& peers, const AllGather& all_gather, progress::HeardEvents& heard) {
+              Settings settings;
+              settings.sockets = sockets;
+              settings.socket_ifname = "lo";
+              return std::make_unique<TcpTransport>(rank, peers, key, settings, all_gather, heard);
+            }) {}
 };
 
 // The same, each connected to the first one.

@@ -1,6 +1,6 @@
 // Messages between UCX transports. Over the side channel, whose connections have proven the job's secret: how they
-// reach each other, and when they leave. Through UCX: slots and short messages, after a header. A decoder gives nullopt
-// for what no encoder would have made; it never throws and never trusts a count.
+// reach each other. Through UCX: slots and short messages, after a header. A decoder gives nullopt for what no encoder
+// would have made; it never throws and never trusts a count.
 //
 // Thread-safety: pure functions and value types.
 #pragma once
@@ -9,11 +9,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <variant>
 #include <vector>
 
 #include "transports/progress/network_transport.h"
-#include "transports/tcp/side_messages.h"
 
 namespace tutti::ucx {
 
@@ -44,28 +42,9 @@ struct UcxGreeting {
 
   friend bool operator==(const UcxGreeting&, const UcxGreeting&) = default;
 };
-// The sender is about to end its worker. It has sent `sent` slots and short messages, and accepts no more.
-struct UcxLeaving {
-  std::uint64_t sent = 0;
 
-  friend bool operator==(const UcxLeaving&, const UcxLeaving&) = default;
-};
-// The sender confirms a UcxLeaving.
-struct UcxHeard {
-  friend bool operator==(const UcxHeard&, const UcxHeard&) = default;
-};
-// A short message that does not go through UCX, and the number of short messages that the sender has sent before it.
-struct UcxForwarded {
-  std::uint32_t before = 0;
-  tcp::Forwarded forwarded;
-
-  friend bool operator==(const UcxForwarded&, const UcxForwarded&) = default;
-};
-
-using UcxMessage = std::variant<UcxGreeting, UcxLeaving, UcxHeard, UcxForwarded, tcp::GaveUp>;
-
-std::vector<std::byte> Encode(const UcxMessage& message);
-std::optional<UcxMessage> DecodeUcxMessage(std::span<const std::byte> bytes);
+std::vector<std::byte> Encode(const UcxGreeting& greeting);
+std::optional<UcxGreeting> DecodeUcxGreeting(std::span<const std::byte> bytes);
 
 // Parts of the address, which a receiver puts together again.
 std::vector<UcxGreeting> GreetingsOf(std::uint64_t token, std::span<const std::byte> address);

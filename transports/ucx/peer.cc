@@ -30,26 +30,32 @@ ucp_request_param_t Parameters(void* user) {
 
 }  // namespace
 
-UcxPeer::UcxPeer(int rank, const Shared& shared)
-    : rank_(rank), shared_(shared), token_(auth::RandomNumber()), arrivals_(rank, shared.events) {}
+UcxPeer::UcxPeer(int rank, int self, UcxWorker& worker, const Shared& shared)
+    : side::Peer(rank, shared),
+      self_(self),
+      worker_(worker),
+      token_(auth::RandomNumber()),
+      arrivals_(rank, shared.events) {}
 
-void UcxPeer::Fail(std::string why) {
-  if (!why_.empty() || stopped_) return;
-  why_ = std::move(why);
-  shared_.troubled.push_back(rank_);
+void UcxPeer::Greet() {
+  for (const auto& greeting : GreetingsOf(token_, worker_.address())) Say(Encode(greeting));
 }
 
-void UcxPeer::Meet(const UcxGreeting& greeting) {
-  if (stopped_) return;
-  const std::size_t so_far = address_.size() + greeting.part.size();
-  if (up() || so_far > greeting.bytes) return Nonsense();
-  their_token_ = greeting.token;
-  address_.insert(address_.end(), greeting.part.begin(), greeting.part.end());
-  if (so_far < greeting.bytes) return;
-  endpoint_ = UcxEndpoint(shared_.worker, address_, &UcxPeer::Failed, this);
+bool UcxPeer::Hear(std::span<const std::byte> own) {
+  if (stopped()) return true;
+  auto greeting = DecodeUcxGreeting(own);
+  if (!greeting || up() || address_.size() + greeting->part.size() > greeting->bytes) return false;
+  their_token_ = greeting->token;
+  address_.insert(address_.end(), greeting->part.begin(), greeting->part.end());
+  if (address_.size() < greeting->bytes) return true;
+  endpoint_ = UcxEndpoint(worker_, address_, &UcxPeer::Failed, this);
   address_ = {};
-  if (!up()) return FailWith(endpoint_.status());
-  for (const auto& message : std::exchange(waiting_, {})) SendShort(message);
+  if (up()) {
+    for (const auto& message : std::exchange(waiting_, {})) SendShort(message);
+  } else {
+    FailWith(endpoint_.status());
+  }
+  return true;
 }
 
 int UcxPeer::Room() const { return usable() ? kMostSlots - slots_in_flight_ : 0; }
@@ -65,29 +71,23 @@ UcxPeer::Outgoing& UcxPeer::NewOutgoing(const UcxHeader& header) {
 void UcxPeer::Send(const progress::SlotMessage& message, const std::byte* data) {
   if (!usable()) return;
   ++slots_in_flight_;
-  auto& outgoing = NewOutgoing({their_token_, static_cast<std::uint32_t>(shared_.rank), sent_short_, message.connection,
+  auto& outgoing = NewOutgoing({their_token_, static_cast<std::uint32_t>(self_), sent_short_, message.connection,
                                 message.number, message.tag, message.bytes});
   Post(outgoing, data, message.bytes, 0);
 }
 
 void UcxPeer::SendShort(std::span<const std::byte> message) {
-  if (!up() && !stopped_) waiting_.emplace_back(message.begin(), message.end());
+  if (!up() && !stopped()) waiting_.emplace_back(message.begin(), message.end());
   if (!usable()) return;
   auto& outgoing = NewOutgoing(
-      {their_token_, static_cast<std::uint32_t>(shared_.rank), sent_short_++, UcxHeader::kShortMessage, 0, 0, 0});
+      {their_token_, static_cast<std::uint32_t>(self_), sent_short_++, UcxHeader::kShortMessage, 0, 0, 0});
   outgoing.own.assign(message.begin(), message.end());
   Post(outgoing, outgoing.own.data(), outgoing.own.size(), UCP_AM_SEND_FLAG_EAGER);
 }
 
-std::vector<UcxForwarded> UcxPeer::TakeWaiting() {
-  std::vector<UcxForwarded> forwarded;
-  for (const auto& message : std::exchange(waiting_, {})) forwarded.push_back(Forward(message));
-  return forwarded;
-}
-
-UcxForwarded UcxPeer::Forward(std::span<const std::byte> message) {
+std::uint32_t UcxPeer::CountForwarded() {
   ++sent_;
-  return {sent_short_++, {{message.begin(), message.end()}}};
+  return sent_short_++;
 }
 
 void UcxPeer::Post(Outgoing& outgoing, const std::byte* data, std::size_t bytes, unsigned flags) {
@@ -96,14 +96,14 @@ void UcxPeer::Post(Outgoing& outgoing, const std::byte* data, std::size_t bytes,
   parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
   parameters.flags = flags;
   parameters.cb.send = &UcxPeer::Gone;
-  const auto status = StatusOf(shared_.worker.library().am_send_nbx(
+  const auto status = StatusOf(worker_.library().am_send_nbx(
       endpoint_.handle(), UcxWorker::kMessage, &outgoing.header, sizeof outgoing.header, data, bytes, &parameters));
   if (status != UCS_INPROGRESS) Finish(outgoing, status);
 }
 
 void UcxPeer::Gone(void* request, ucs_status_t status, void* outgoing) noexcept {
   auto& one = *static_cast<Outgoing*>(outgoing);
-  one.peer->shared_.worker.library().request_free(request);
+  one.peer->worker_.library().request_free(request);
   one.peer->Finish(one, status);
 }
 
@@ -113,15 +113,15 @@ void UcxPeer::Finish(Outgoing& outgoing, ucs_status_t status) {
   const bool is_slot = outgoing.header.connection != UcxHeader::kShortMessage;
   if (is_slot) --slots_in_flight_;
   if (status != UCS_OK) return FailWith(status);
-  if (is_slot && !stopped_) shared_.events.Sent(rank_, outgoing.header.connection, outgoing.header.number);
+  if (is_slot && !stopped()) shared().events.Sent(rank(), outgoing.header.connection, outgoing.header.number);
 }
 
-void UcxPeer::Flush() {
-  if (!up() || stopped_ || !why_.empty()) return;
+void UcxPeer::Leave() {
+  if (!up() || stopped() || !why().empty()) return;
   auto parameters = Parameters(this);
   parameters.cb.send = &UcxPeer::Flushed;
   ++in_flight_;
-  const auto status = StatusOf(shared_.worker.library().ep_flush_nbx(endpoint_.handle(), &parameters));
+  const auto status = StatusOf(worker_.library().ep_flush_nbx(endpoint_.handle(), &parameters));
   if (status == UCS_INPROGRESS) return;
   --in_flight_;
   if (status != UCS_OK) FailWith(status);
@@ -129,7 +129,7 @@ void UcxPeer::Flush() {
 
 void UcxPeer::Flushed(void* request, ucs_status_t status, void* peer) noexcept {
   auto& self = *static_cast<UcxPeer*>(peer);
-  self.shared_.worker.library().request_free(request);
+  self.worker_.library().request_free(request);
   --self.in_flight_;
   if (status != UCS_OK) self.FailWith(status);
 }
@@ -139,18 +139,18 @@ void UcxPeer::Failed(void* peer, ucp_ep_h /*endpoint*/, ucs_status_t status) noe
 }
 
 ucs_status_t UcxPeer::Arrived(const UcxHeader& header, void* data, std::size_t length, bool to_be_fetched) {
-  if (stopped_) return UCS_OK;
+  if (stopped()) return UCS_OK;
   if (header.connection == UcxHeader::kShortMessage) {
     if (to_be_fetched || length > progress::kMaxControlBytes) {
-      Nonsense();
+      FailAsMalformed();
     } else {
       TakeShort(header.before, {static_cast<const std::byte*>(data), length});
     }
     return UCS_OK;
   }
-  auto* const landing = length == header.bytes ? shared_.events.Landing(rank_, header.slot()) : nullptr;
+  auto* const landing = length == header.bytes ? shared().events.Landing(rank(), header.slot()) : nullptr;
   if (landing == nullptr) {
-    Nonsense();
+    FailAsMalformed();
     return UCS_OK;
   }
   if (to_be_fetched) return Fetch(header, data, landing);
@@ -159,12 +159,13 @@ ucs_status_t UcxPeer::Arrived(const UcxHeader& header, void* data, std::size_t l
   return UCS_OK;
 }
 
-void UcxPeer::Arrived(const UcxForwarded& message) {
-  if (!stopped_) TakeShort(message.before, message.forwarded.message);
+bool UcxPeer::TakeForwarded(const side::Forwarded& forwarded) {
+  if (!stopped()) TakeShort(forwarded.before, forwarded.message);
+  return true;
 }
 
 void UcxPeer::TakeShort(std::uint32_t before, std::span<const std::byte> bytes) {
-  if (!arrivals_.Message(before, bytes)) Nonsense();
+  if (!arrivals_.Message(before, bytes)) FailAsMalformed();
 }
 
 ucs_status_t UcxPeer::Fetch(const UcxHeader& header, void* what, std::byte* landing) {
@@ -174,14 +175,14 @@ ucs_status_t UcxPeer::Fetch(const UcxHeader& header, void* what, std::byte* land
   auto parameters = Parameters(&incoming);
   parameters.cb.recv_am = &UcxPeer::Fetched;
   const auto status = StatusOf(
-      shared_.worker.library().am_recv_data_nbx(shared_.worker.handle(), what, landing, header.bytes, &parameters));
+      worker_.library().am_recv_data_nbx(worker_.handle(), what, landing, header.bytes, &parameters));
   if (status != UCS_INPROGRESS) Finish(incoming, status);
   return UCS_INPROGRESS;  // it is UCX's again
 }
 
 void UcxPeer::Fetched(void* request, ucs_status_t status, std::size_t /*length*/, void* incoming) noexcept {
   auto& one = *static_cast<Incoming*>(incoming);
-  one.peer->shared_.worker.library().request_free(request);
+  one.peer->worker_.library().request_free(request);
   one.peer->Finish(one, status);
 }
 
@@ -189,11 +190,11 @@ void UcxPeer::Finish(Incoming& incoming, ucs_status_t status) {
   --in_flight_;
   free_incoming_.push_back(&incoming);
   if (status != UCS_OK) return FailWith(status);
-  if (!stopped_) arrivals_.Slot(incoming.header.before, incoming.header.slot());
+  if (!stopped()) arrivals_.Slot(incoming.header.before, incoming.header.slot());
 }
 
 void UcxPeer::Stop() {
-  stopped_ = true;
+  side::Peer::Stop();
   waiting_.clear();
   endpoint_ = {};
 }

@@ -5,7 +5,7 @@
 namespace tutti::verbs {
 namespace {
 
-enum class Kind : std::uint8_t { greeting, ready, gave_up, forwarded, ring_wanted, ring_place };
+enum class Kind : std::uint8_t { greeting, ready, ring_wanted, ring_place };
 
 struct Encoder {
   net::ByteWriter& writer;
@@ -25,14 +25,6 @@ struct Encoder {
     }
   }
   void operator()(const VerbsReady&) const { Begin(Kind::ready); }
-  void operator()(const tcp::GaveUp& gave_up) const {
-    Begin(Kind::gave_up);
-    gave_up.Write(writer);
-  }
-  void operator()(const tcp::Forwarded& forwarded) const {
-    Begin(Kind::forwarded);
-    forwarded.Write(writer);
-  }
   void operator()(const RingWanted& wanted) const {
     Begin(Kind::ring_wanted);
     writer.Number(wanted.connection);
@@ -79,8 +71,6 @@ std::optional<VerbsMessage> DecodeVerbsMessage(std::span<const std::byte> bytes)
       break;
     }
     case Kind::ready: message = VerbsReady{}; break;
-    case Kind::gave_up: message = tcp::GaveUp::Read(reader); break;
-    case Kind::forwarded: message = tcp::Forwarded::Read(reader); break;
     case Kind::ring_wanted: message = RingWanted{reader.Number<std::uint32_t>()}; break;
     case Kind::ring_place: {
       RingPlace place;

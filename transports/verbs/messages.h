@@ -1,5 +1,5 @@
-// Messages of the verbs transports' own, as bytes and back. Those about the way to a peer travel over TCP, whose
-// connections have proven the job's secret; those about rings over the queue pair. A decoder gives nullopt for what no
+// Messages of the verbs transports' own, as bytes and back. Those about the way to a peer travel over the side channel,
+// which has proven the job's secret; those about rings go over the queue pair. A decoder gives nullopt for what no
 // encoder would have made; it never throws and never trusts a count.
 //
 // Thread-safety: pure functions and value types.
@@ -10,11 +10,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <variant>
 #include <vector>
-
-#include "transports/tcp/side_messages.h"
 
 namespace tutti::verbs {
 
@@ -61,7 +58,7 @@ struct RingPlace {
   friend bool operator==(const RingPlace&, const RingPlace&) = default;
 };
 
-using VerbsMessage = std::variant<VerbsGreeting, VerbsReady, tcp::GaveUp, tcp::Forwarded, RingWanted, RingPlace>;
+using VerbsMessage = std::variant<VerbsGreeting, VerbsReady, RingWanted, RingPlace>;
 
 std::vector<std::byte> Encode(const VerbsMessage& message);
 std::optional<VerbsMessage> DecodeVerbsMessage(std::span<const std::byte> bytes);

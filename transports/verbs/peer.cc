@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <variant>
 
 #include "base/error.h"
 
@@ -28,40 +29,50 @@ std::string_view Hint(ibv_wc_status status) {
 
 }  // namespace
 
-bool VerbsPeer::Fail(std::string why) {
-  if (why_.empty()) why_ = std::move(why);
-  return false;
-}
-
 bool VerbsPeer::Posted(const VerbsQueue& queue, int error) {
   return error == 0 || Fail(fmt::format("{}: posting a request failed: {}", queue.name(), ErrnoText(error)));
 }
 
 bool VerbsPeer::Register(RailRegions& regions, const std::byte* begin, std::size_t bytes, bool remote) {
   try {
-    regions = RailRegions(shared_.rails, begin, bytes, remote);
+    regions = RailRegions(device_.rails, begin, bytes, remote);
     return true;
   } catch (const Error& error) {
     return Fail(error.what());
   }
 }
 
-bool VerbsPeer::Open(VerbsGreeting& greeting) {
+void VerbsPeer::Greet() {
+  VerbsGreeting greeting;
   try {
     for (std::size_t rail = 0; rail < rails_; ++rail) {
-      queues_.push_back(std::make_unique<VerbsQueue>(*shared_.rails[rail], rank_, rail == 0));
+      queues_.push_back(std::make_unique<VerbsQueue>(*device_.rails[rail], rank(), rail == 0));
       greeting.queues.push_back(queues_.back()->place());
     }
-    return true;
   } catch (const Error& error) {
-    return Fail(error.what());
+    Fail(error.what());
+    return;
   }
+  Say(Encode(greeting));
+}
+
+bool VerbsPeer::Hear(std::span<const std::byte> own) {
+  if (!usable()) return true;
+  const auto message = DecodeVerbsMessage(own);
+  if (!message) return false;
+  if (const auto* greeting = std::get_if<VerbsGreeting>(&*message)) {
+    if (met_ || greeting->queues.size() != queues_.size()) return false;
+    if (Meet(*greeting)) Say(Encode(VerbsReady{}));
+    return true;
+  }
+  if (!std::holds_alternative<VerbsReady>(*message)) return false;
+  HearReady();
+  return true;
 }
 
 bool VerbsPeer::Meet(const VerbsGreeting& theirs) {
-  if (met_ || theirs.queues.size() != queues_.size()) return Nonsense();
   for (std::size_t rail = 0; rail < rails_; ++rail) {
-    const auto why = queues_[rail]->Connect(theirs.queues[rail], shared_.settings);
+    const auto why = queues_[rail]->Connect(theirs.queues[rail], device_.settings);
     if (!why.empty()) return Fail(why);
   }
   met_ = true;
@@ -77,26 +88,28 @@ VerbsPeer::Connection* VerbsPeer::At(std::uint32_t number) {
   if (number >= kMostVerbsConnections) return nullptr;
   if (number >= connections_.size()) connections_.resize(number + 1);
   auto& connection = connections_[number];
-  if (connection.memory.outgoing == nullptr) connection.memory = shared_.events.Memory(rank_, number);
+  if (connection.memory.outgoing == nullptr) connection.memory = shared().events.Memory(rank(), number);
   return connection.memory.outgoing == nullptr ? nullptr : &connection;
 }
 
 int VerbsPeer::Room() const {
-  if (!up() || !waiting_.empty()) return 0;
+  if (!usable() || !up() || !waiting_.empty()) return 0;
   std::size_t room = queues_.front()->room();
   for (const auto& queue : queues_) room = std::min(room, queue->room());
   return static_cast<int>(room - std::min(room, kForMessages + held_.size()));
 }
 
-bool VerbsPeer::Send(const progress::SlotMessage& message, const std::byte* data) {
+void VerbsPeer::Send(const progress::SlotMessage& message, const std::byte* data) {
+  if (!usable()) return;
   auto* const connection = At(message.connection);
   if (connection == nullptr || message.bytes > connection->memory.shape.capacity) {
-    return Fail(fmt::format("connection {} has no slots of {} bytes", message.connection, message.bytes));
+    Fail(fmt::format("connection {} has no slots of {} bytes", message.connection, message.bytes));
+  } else if (connection->there) {
+    Post(*connection, message, data);
+  } else {
+    held_.push_back({message, data});
+    if (!std::exchange(connection->asked, true)) SendMessage(Encode(RingWanted{message.connection}), true);
   }
-  if (connection->there) return Post(*connection, message, data);
-  held_.push_back({message, data});
-  if (std::exchange(connection->asked, true)) return true;
-  return SendMessage(Encode(RingWanted{message.connection}), true);
 }
 
 bool VerbsPeer::Post(Connection& connection, const progress::SlotMessage& message, const std::byte* data) {
@@ -116,7 +129,7 @@ bool VerbsPeer::Post(Connection& connection, const progress::SlotMessage& messag
     if (!connection.outgoing && !Register(connection.outgoing, outgoing, connection.memory.bytes(), false))
       return false;
     if (data != in_slot) {
-      elsewhere = shared_.registered.Holding(data, message.bytes);
+      elsewhere = device_.registered.Holding(data, message.bytes);
       // The data area of the slot itself is unused then.
       if (elsewhere == nullptr) std::memcpy(in_slot, data, message.bytes);
     }
@@ -128,16 +141,17 @@ bool VerbsPeer::Post(Connection& connection, const progress::SlotMessage& messag
               inlined ? 0 : connection.outgoing.local_key(rail)},
       ibv_sge{reinterpret_cast<std::uint64_t>(data), message.bytes,
               elsewhere != nullptr ? elsewhere->local_key(rail) : 0}};
-  const WorkId id{WorkId::Kind::slot, inlined, static_cast<std::uint32_t>(rank_), message.connection, message.number};
+  const WorkId id{WorkId::Kind::slot, inlined, static_cast<std::uint32_t>(rank()), message.connection, message.number};
   const int error =
       queue.PostSlot(std::span(pieces).first(apart ? 2 : 1), id, SlotImmediate(message.connection, message.number),
                      connection.there->address + offset, connection.there->keys[rail], inlined);
   if (!Posted(queue, error)) return false;
-  if (inlined) shared_.events.Sent(rank_, message.connection, message.number);
+  if (inlined) shared().events.Sent(rank(), message.connection, message.number);
   return true;
 }
 
 bool VerbsPeer::SendMessage(std::span<const std::byte> message, bool own) {
+  if (!usable()) return false;
   std::size_t posted = 0;
   if (up() && waiting_.empty() && !PostParts(message, own, posted)) return false;
   if (posted < message.size()) waiting_.push_back({{message.begin(), message.end()}, own, posted});
@@ -185,30 +199,33 @@ std::vector<std::vector<std::byte>> VerbsPeer::TakeWaiting() {
   return messages;
 }
 
-bool VerbsPeer::delivered() const {
+bool VerbsPeer::settled() const {
   return waiting_.empty() && held_.empty() &&
          std::ranges::all_of(queues_, [](const auto& queue) { return queue->busy() == 0; });
 }
 
-bool VerbsPeer::Complete(std::size_t rail, const ibv_wc& completion) {
+void VerbsPeer::Complete(std::size_t rail, const ibv_wc& completion) {
+  if (!usable()) return;
   auto& queue = *queues_[rail];
   const auto id = WorkId::From(completion.wr_id);
   if (completion.status != IBV_WC_SUCCESS) {
-    return Fail(fmt::format("{}: {}{}", queue.name(), LoadedVerbs()->wc_status_str(completion.status),
-                            Hint(completion.status)));
-  }
-  if (id.kind != WorkId::Kind::receive) {
+    Fail(fmt::format("{}: {}{}", queue.name(), LoadedVerbs()->wc_status_str(completion.status),
+                     Hint(completion.status)));
+  } else if (id.kind == WorkId::Kind::receive) {
+    if (Received(queue, id.number, completion)) Posted(queue, queue.Receive(id.number));
+  } else {
     queue.Done(id);
-    if (id.kind == WorkId::Kind::slot && !id.told) shared_.events.Sent(rank_, id.connection, id.number);
-    return (waiting_.empty() && held_.empty()) || Pump();
+    if (id.kind == WorkId::Kind::slot && !id.told) shared().events.Sent(rank(), id.connection, id.number);
+    if (!waiting_.empty() || !held_.empty()) Pump();
   }
+}
+
+bool VerbsPeer::Received(const VerbsQueue& queue, std::uint32_t buffer, const ibv_wc& completion) {
   // A peer that sends is ready; its message about that may still be on its way.
   if (!heard_ && !HearReady()) return false;
   const std::uint32_t immediate = ntohl(completion.imm_data);
-  const bool fine = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM
-                        ? Arrived(immediate)
-                        : TakePart(queue.Part(id.number, completion.byte_len), PartImmediate::From(immediate));
-  return fine && Posted(queue, queue.Receive(id.number));
+  if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) return Arrived(immediate);
+  return TakePart(queue.Part(buffer, completion.byte_len), PartImmediate::From(immediate));
 }
 
 bool VerbsPeer::Arrived(std::uint32_t immediate) {
@@ -223,8 +240,8 @@ bool VerbsPeer::Arrived(std::uint32_t immediate) {
   SlotPrefix prefix;
   std::memcpy(&prefix, data - sizeof prefix, sizeof prefix);
   const progress::SlotMessage message{ImmediateConnection(immediate), number, prefix.tag, prefix.bytes};
-  if (shared_.events.Landing(rank_, message) != data) return Nonsense();
-  shared_.events.Landed(rank_, message);
+  if (shared().events.Landing(rank(), message) != data) return Nonsense();
+  shared().events.Landed(rank(), message);
   return true;
 }
 
@@ -239,7 +256,7 @@ bool VerbsPeer::TakePart(std::span<const std::byte> part, PartImmediate immediat
 }
 
 bool VerbsPeer::TakeMessage(std::span<const std::byte> message, bool own) {
-  if (!own) return shared_.events.Control(rank_, message) || Nonsense();
+  if (!own) return shared().events.Control(rank(), message) || Nonsense();
   const auto decoded = DecodeVerbsMessage(message);
   if (!decoded) return Nonsense();
   if (const auto* wanted = std::get_if<RingWanted>(&*decoded)) return Take(*wanted);
@@ -274,6 +291,7 @@ bool VerbsPeer::Uses(const ibv_qp* pair) const {
 }
 
 void VerbsPeer::Stop() {
+  side::Peer::Stop();
   for (const auto& queue : queues_) queue->Stop();
   waiting_.clear();
   held_.clear();

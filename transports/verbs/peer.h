@@ -14,55 +14,49 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/settings.h"
 #include "transports/progress/network_transport.h"
 #include "transports/progress/range_map.h"
+#include "transports/side/peer.h"
 #include "transports/verbs/memory.h"
 #include "transports/verbs/messages.h"
 #include "transports/verbs/queue.h"
 
 namespace tutti::verbs {
 
-class VerbsPeer {
+class VerbsPeer final : public side::Peer {
  public:
-  // Shared by all peers of a transport; outlives them.
-  struct Shared {
+  // Of all peers of a transport; outlives them.
+  struct Device {
     const Rails& rails;
     const progress::RangeMap<RailRegions>& registered;
     const Settings& settings;
-    progress::NetworkTransportEvents& events;
   };
 
-  // Both sides use the first `rails` of theirs.
-  VerbsPeer(int rank, std::size_t rails, const Shared& shared) : rank_(rank), rails_(rails), shared_(shared) {}
+  // Both sides use the first `rails` of theirs. What is shared outlives it.
+  VerbsPeer(int rank, const Shared& shared, std::size_t rails, const Device& device)
+      : side::Peer(rank, shared), rails_(rails), device_(device) {}
 
-  // Make queue pairs, connect them to the peer's, and use them when both sides have reported theirs as connected. False
-  // from these and all others below: why() says what is wrong, and nothing is sent any more.
-  bool Open(VerbsGreeting& greeting);
-  bool Meet(const VerbsGreeting& theirs);
-  bool HearReady();
-  bool open() const { return !queues_.empty(); }
-  bool up() const { return met_ && heard_; }
+  // Makes queue pairs.
+  void Greet() override;
+  // Connects them to the peer's. They are used when both sides have reported theirs as connected.
+  bool Hear(std::span<const std::byte> own) override;
+  bool up() const override { return met_ && heard_; }
 
-  int Room() const;
-  bool Send(const progress::SlotMessage& message, const std::byte* data);
-  // Before up(), the message waits.
-  bool SendControl(std::span<const std::byte> message) { return SendMessage(message, false); }
-  // The waiting messages, which will not go this way.
-  std::vector<std::vector<std::byte>> TakeWaiting();
+  int Room() const override;
+  void Send(const progress::SlotMessage& message, const std::byte* data) override;
+  void SendShort(std::span<const std::byte> message) override { SendMessage(message, false); }
+  std::vector<std::vector<std::byte>> TakeWaiting() override;
   // Everything has arrived in the peer's memory.
-  bool delivered() const;
+  bool settled() const override;
+  void Stop() override;
 
   // A request of this peer's on this rail has completed.
-  bool Complete(std::size_t rail, const ibv_wc& completion);
-  bool Take(const RingWanted& wanted);
-  bool Take(const RingPlace& place);
+  void Complete(std::size_t rail, const ibv_wc& completion);
   bool Uses(const ibv_qp* pair) const;
-  // Nothing is sent or received any more.
-  void Stop();
-  const std::string& why() const { return why_; }
 
  private:
   struct Connection {
@@ -82,25 +76,33 @@ class VerbsPeer {
     const std::byte* data;
   };
 
+  // Of all that give a bool: false if it failed.
   Connection* At(std::uint32_t connection);
+  bool Meet(const VerbsGreeting& theirs);
+  bool HearReady();
   bool Register(RailRegions& regions, const std::byte* begin, std::size_t bytes, bool remote);
   bool SendMessage(std::span<const std::byte> message, bool own);
   bool PostParts(std::span<const std::byte> message, bool own, std::size_t& posted);
   bool Post(Connection& connection, const progress::SlotMessage& message, const std::byte* data);
   bool Pump();
+  bool Received(const VerbsQueue& queue, std::uint32_t buffer, const ibv_wc& completion);
   bool Arrived(std::uint32_t immediate);
   bool TakePart(std::span<const std::byte> part, PartImmediate immediate);
   bool TakeMessage(std::span<const std::byte> message, bool own);
+  bool Take(const RingWanted& wanted);
+  bool Take(const RingPlace& place);
   bool Posted(const VerbsQueue& queue, int error);
-  bool Fail(std::string why);
+  bool usable() const { return why().empty() && !stopped(); }
+  bool Fail(std::string why) {
+    side::Peer::Fail(std::move(why));
+    return false;
+  }
   bool Nonsense() { return Fail("it sent a malformed message"); }
 
-  int rank_;
   std::size_t rails_;
-  Shared shared_;
+  Device device_;
   bool met_ = false;    // this side is connected
   bool heard_ = false;  // the other is
-  std::string why_;
   std::vector<Connection> connections_;
   std::deque<Waiting> waiting_;
   std::vector<Held> held_;             // slots for rings whose place is not known yet

@@ -21,20 +21,20 @@
 #include "transports/progress/network_transport.h"
 #include "transports/tcp/tcp.h"
 
-namespace tutti::tcp {
+namespace tutti::side {
 
-// Events of a side channel, which carries no slots.
-class SideEvents : public progress::NetworkTransportEvents {
+// Events of a channel, which carries no slots.
+class ChannelEvents : public progress::NetworkTransportEvents {
   std::byte* Landing(int /*peer*/, const progress::SlotMessage& /*message*/) final { return nullptr; }
   void Landed(int /*peer*/, const progress::SlotMessage& /*message*/) final {}
   void Sent(int /*peer*/, std::uint32_t /*connection*/, std::uint32_t /*number*/) final {}
 };
 
-class SideChannel {
+class Channel {
  public:
-  // Collective over all ranks; throws what TcpTransport throws.
-  SideChannel(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
-              const AllGather& all_gather, SideEvents& events);
+  // Collective over all ranks; throws what tcp::TcpTransport throws.
+  Channel(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
+              const AllGather& all_gather, ChannelEvents& events);
 
   void Connect(int peer);
   // Messages longer than a short message may be are lost: of ours, only one with a text could be so long.
@@ -54,45 +54,9 @@ class SideChannel {
 
  private:
   FileDescriptor epoll_;
-  TcpTransport tcp_;
+  tcp::TcpTransport tcp_;
   bool in_tcp_ = false;
   std::vector<int> to_flush_;
 };
 
-// How long to wait for what a peer sent before its process ended, or for the side channel's word about a failed connection.
-// Longer than a standstill of this process can count (Lookout::kMostCounted), so that a rank that did not run meanwhile
-// looks once more; a device, too, may have acknowledged data before it puts it into memory.
-inline constexpr Deadline::Milliseconds kLastArrivals{150};
-// How often to look meanwhile.
-inline constexpr Deadline::Milliseconds kLookForArrivals{10};
-
-// Peers that will send nothing more, while what they sent before may still be on its way by the other means.
-class LastArrivals {
- public:
-  bool empty() const { return ends_.empty(); }
-  // `why` it ended, for a person. The first reason counts.
-  void Await(int peer, std::string why, Deadline::Milliseconds longest);
-  // Null: no end is known.
-  const std::string* Why(int peer) const;
-  void Forget(int peer);
-  // Peers whose time is over, or for which `all_here(peer)` is true.
-  template <typename AllHere>
-  std::vector<int> Over(AllHere&& all_here) const {
-    std::vector<int> peers;
-    for (const auto& end : ends_) {
-      if (end.deadline.Passed() || all_here(end.peer)) peers.push_back(end.peer);
-    }
-    return peers;
-  }
-
- private:
-  struct End {
-    int peer;
-    std::string why;
-    Deadline deadline;
-  };
-
-  std::vector<End> ends_;
-};
-
-}  // namespace tutti::tcp
+}  // namespace tutti::side

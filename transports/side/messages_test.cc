@@ -1,0 +1,61 @@
+#include "transports/side/messages.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <span>
+#include <string>
+
+#include "transports/progress/network_transport.h"
+
+namespace tutti::side {
+namespace {
+
+std::vector<Message> Examples() {
+  return {Own{{std::byte{5}}}, Leaving{std::uint64_t{1} << 40}, Heard{}, Forwarded{~std::uint32_t{0}, {std::byte{7}}},
+          GaveUp{"mlx5_0 port 1: gone"}};
+}
+
+// Those whose last part may have any length.
+bool AnyLength(const Message& message) {
+  return std::holds_alternative<Own>(message) || std::holds_alternative<Forwarded>(message);
+}
+
+TEST(SideMessages, ComeBackAsTheyWere) {
+  for (const auto& message : Examples()) {
+    const auto decoded = Decode(Encode(message));
+    ASSERT_TRUE(decoded) << message.index();
+    EXPECT_EQ(*decoded, message);
+  }
+}
+
+TEST(SideMessages, LongReasonsAreCut) {
+  const auto bytes = Encode(GaveUp{std::string(100'000, 'x')});
+  ASSERT_LE(bytes.size(), progress::kMaxControlBytes);
+  EXPECT_EQ(std::get<GaveUp>(*Decode(bytes)).why.size(), GaveUp::kLongestWhy);
+}
+
+TEST(SideMessages, DamagedOnesAreRefusedOrOthers) {
+  EXPECT_FALSE(Decode({}));
+  std::mt19937 random(7);
+  for (const auto& message : Examples()) {
+    const auto whole = Encode(message);
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+      const auto cut = Decode(std::span(whole).first(size));
+      EXPECT_TRUE(!cut || AnyLength(*cut)) << message.index() << " cut to " << size;
+    }
+    auto longer = whole;
+    longer.push_back(std::byte{0});
+    EXPECT_EQ(Decode(longer).has_value(), AnyLength(message)) << message.index();
+    for (int i = 0; i < 2000; ++i) {
+      auto bytes = whole;
+      for (int change = 0; change < 3; ++change) bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+      if (const auto decoded = Decode(bytes)) {
+        EXPECT_EQ(Encode(*decoded), bytes);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::side

@@ -1,0 +1,231 @@
+#include "transports/side/transport.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/all_gather.h"
+#include "base/log.h"
+#include "base/plain_text.h"
+
+namespace tutti::side {
+namespace {
+
+// While all is well, the channel has no news: one system call in this many polls is enough. But a thread that has not
+// polled for long looks there first, because nothing is sent to a peer that has left.
+constexpr unsigned kPollsPerLook = 64;
+constexpr Deadline::Milliseconds kLook{1};
+// How long to wait for what an orderly leaver says it has sent.
+constexpr Deadline::Milliseconds kOrderlyArrivals{2'000};
+// The most rounds for what a peer may have sent before its end, so that others' traffic cannot keep it.
+constexpr int kLastRounds = 64;
+
+}  // namespace
+
+Transport::Transport(std::string name, int rank, const std::vector<int>& peers, const auth::SecretKey& key,
+                     const Settings& settings, const AllGather& all_gather, progress::NetworkTransportEvents& events,
+                     Leaves leaves)
+    : name_(std::move(name)),
+      rank_(rank),
+      events_(events),
+      leaves_(leaves),
+      channel_(rank, peers, key, settings, all_gather, static_cast<ChannelEvents&>(*this)),
+      known_(peers),
+      next_look_(Deadline::After(kLook)) {
+  const auto highest = std::ranges::max_element(peers);
+  if (highest != peers.end()) peers_.resize(static_cast<std::size_t>(*highest) + 1);
+}
+
+void Transport::Add(std::unique_ptr<Peer> peer) {
+  auto& known = At(peer->rank());
+  known.own = std::move(peer);
+}
+
+void Transport::Begin(int rank) {
+  if (std::exchange(At(rank).begun, true)) return;
+  active_.push_back(rank);
+  starting_.push_back(rank);
+}
+
+void Transport::Connect(int rank) {
+  if (At(rank).broken) return;
+  Begin(rank);
+  channel_.Connect(rank);
+}
+
+void Transport::SendControl(int rank, std::span<const std::byte> message) {
+  auto& peer = At(rank);
+  if (peer.broken) return;
+  if (peer.own->leaving() || (closed_ && !peer.own->open())) {
+    peer.own->Forward(message);
+  } else {
+    peer.own->SendShort(message);
+  }
+  if (closed_) SayLeaving(rank);
+}
+
+void Transport::SayLeaving(int rank) {
+  auto& peer = At(rank);
+  if (leaves_.patience.count() == 0 || peer.broken || !peer.own->open()) return;
+  const auto sent = peer.own->sent();
+  if (std::exchange(peer.announced, sent) == sent) return;
+  ++peer.unheard;
+  Say(rank, Leaving{sent});
+  peer.own->Leave();
+}
+
+void Transport::Connected(int rank) {
+  auto& peer = At(rank);
+  if (peer.broken) return;
+  Begin(rank);
+  if (!std::exchange(peer.greeted, true)) peer.own->Greet();
+  events_.Connected(rank);
+}
+
+bool Transport::Control(int rank, std::span<const std::byte> bytes) {
+  auto& peer = At(rank);
+  if (peer.broken) return true;
+  const auto message = Decode(bytes);
+  if (!message) return false;
+  if (const auto* own = std::get_if<side::Own>(&*message)) return peer.own->Hear(own->bytes);
+  if (const auto* forwarded = std::get_if<Forwarded>(&*message)) return peer.own->TakeForwarded(*forwarded);
+  if (const auto* leaving = std::get_if<Leaving>(&*message)) {
+    peer.own->HearLeaving(*leaving);
+    if (peer.unconfirmed++ == 0) confirming_.push_back(rank);
+  } else if (std::holds_alternative<Heard>(*message)) {
+    peer.unheard = std::max(0, peer.unheard - 1);
+  } else {
+    Break(rank, "it gave up: " + Printable(std::get<GaveUp>(*message).why));
+  }
+  return true;
+}
+
+void Transport::Broken(int rank, const std::string& why) {
+  const auto& peer = At(rank);
+  if (peer.broken) return;
+  if (!peer.own->met()) {
+    Break(rank, why);
+    return;
+  }
+  // That its process has ended is a better reason than what the other means report then.
+  last_arrivals_.Forget(rank);
+  Await(rank, why);
+}
+
+void Transport::Await(int rank, const std::string& why) {
+  last_arrivals_.Await(rank, why, At(rank).own->leaving() ? kOrderlyArrivals : kLastArrivals);
+}
+
+void Transport::GiveUp(int rank, const std::string& why) {
+  if (At(rank).broken) return;
+  Say(rank, GaveUp{why});
+  Break(rank, why);
+}
+
+void Transport::Break(int rank, const std::string& why) {
+  auto& peer = At(rank);
+  if (std::exchange(peer.broken, true)) return;
+  last_arrivals_.Forget(rank);
+  std::erase(active_, rank);
+  Log(Subject::transport, "rank {}: the connection to rank {} through {} has ended: {}", rank_, rank, name_, why);
+  peer.own->Stop();
+  events_.Broken(rank, why);
+}
+
+bool Transport::AdvanceChannel() {
+  next_look_ = Deadline::After(kLook);
+  const bool moved = channel_.Advance();
+  std::erase_if(starting_, [this](int rank) { return At(rank).broken || At(rank).own->up(); });
+  return moved;
+}
+
+// Confirms leave messages of which everything has arrived. Saying something may reveal that a peer is gone.
+bool Transport::Confirm() {
+  if (confirming_.empty()) return false;
+  bool moved = false;
+  for (const int rank : std::exchange(confirming_, {})) {
+    auto& peer = At(rank);
+    if (peer.broken) continue;
+    if (!peer.own->all_here()) {
+      confirming_.push_back(rank);
+      continue;
+    }
+    for (; peer.unconfirmed > 0; --peer.unconfirmed) Say(rank, Heard{});
+    moved = true;
+  }
+  return moved;
+}
+
+// Handles peers that have failed. If a process has ended, the channel will have the better reason. So the peer is told
+// only later: what it does then must not be taken for that reason.
+bool Transport::AdvanceTroubles() {
+  if (troubled_.empty()) return false;
+  AdvanceChannel();
+  for (const int rank : std::exchange(troubled_, {})) {
+    if (!At(rank).broken) Await(rank, At(rank).own->why());
+  }
+  return true;
+}
+
+bool Transport::AdvanceEnds() {
+  if (last_arrivals_.empty()) return false;
+  const auto is_over = [this](int rank) { return At(rank).own->all_here() && At(rank).own->ended(); };
+  if (last_arrivals_.Over(is_over).empty()) return false;
+  // This thread may not have run for long, so that more has arrived than one round takes.
+  for (int round = 0; round < kLastRounds && Move(); ++round) {
+  }
+  for (const int rank : last_arrivals_.Over(is_over)) {
+    const auto* const known = last_arrivals_.Why(rank);
+    if (known == nullptr) continue;
+    const std::string why = *known;
+    if (why == At(rank).own->why()) {
+      GiveUp(rank, why);
+    } else {
+      Break(rank, why);
+    }
+  }
+  return true;
+}
+
+bool Transport::Advance() {
+  bool moved = false;
+  if (closed_ || !starting_.empty() || ++polls_ % kPollsPerLook == 0 || next_look_.Passed()) moved = AdvanceChannel();
+  moved = Move() || moved;
+  moved = Confirm() || moved;
+  moved = AdvanceTroubles() || moved;
+  return AdvanceEnds() || moved;
+}
+
+Deadline::Milliseconds Transport::LongestWait() const {
+  return last_arrivals_.empty() ? channel_.LongestWait() : std::min(kLookForArrivals, channel_.LongestWait());
+}
+
+void Transport::Abandon(int rank) {
+  Break(rank, "this rank has failed, and takes back the memory that it was sending");
+}
+
+void Transport::Close() {
+  channel_.Close();
+  patience_ = Deadline::After(leaves_.patience);
+  closed_ = true;
+  for (const int rank : known_) {
+    const auto& peer = At(rank);
+    if (peer.broken) continue;
+    if (!peer.own->open()) {
+      for (const auto& message : peer.own->TakeWaiting()) peer.own->Forward(message);
+    }
+    SayLeaving(rank);
+  }
+}
+
+bool Transport::Delivered(int rank) const {
+  const auto& peer = At(rank);
+  if (peer.broken) return true;
+  return peer.own->settled() && channel_.Delivered(rank) && (peer.unheard == 0 || patience_.Passed());
+}
+
+bool Transport::AwaitsPeers() const {
+  const auto waits = [this](int rank) { return At(rank).unheard > 0 || !At(rank).own->ended(); };
+  return closed_ && std::ranges::any_of(active_, waits) && !patience_.Passed();
+}
+
+}  // namespace tutti::side
