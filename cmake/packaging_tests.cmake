@@ -17,6 +17,9 @@ endif()
 
 add_test(NAME docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/docs_test.sh ${PROJECT_SOURCE_DIR})
 add_test(NAME comments COMMAND python3 -B ${PROJECT_SOURCE_DIR}/tests/packaging/comments_test.py ${PROJECT_SOURCE_DIR})
+add_test(NAME adding_an_algorithm COMMAND python3 -B ${PROJECT_SOURCE_DIR}/tests/packaging/adding_an_algorithm_test.py
+                                          ${PROJECT_SOURCE_DIR})
+set_tests_properties(adding_an_algorithm PROPERTIES SKIP_RETURN_CODE 77)
 if(TARGET tutti_tool)
   add_test(NAME tool_docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/tool_docs_test.sh
                                       $<TARGET_FILE:tutti_tool> ${PROJECT_SOURCE_DIR})

@@ -1,6 +1,7 @@
 #include "src/init/host_network.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <string>
 
@@ -16,32 +17,31 @@
 namespace tutti::init {
 namespace {
 
-// The transport that moves slots between hosts if every rank can use it. UCX is no better where verbs work, and slower
-// over TCP than our own transport, so it is used only on request. A plug-in is used where it is named.
-tuttiTransport_t CandidateOf(const Settings& settings) {
-  if (settings.net == "tcp") return tuttiTransportTcp;
-  if (settings.net == "plugin" || (settings.net.empty() && !settings.net_plugin.empty())) return tuttiTransportPlugin;
-  return settings.net == "ucx" ? tuttiTransportUcx : tuttiTransportVerbs;
+constexpr progress::NetworkKind kTcp{tuttiTransportTcp,
+                                     "tcp",
+                                     false,
+                                     [](const Settings&) { return std::string(); },
+                                     nullptr,
+                                     &progress::Make<tcp::TcpTransport>};
+
+// Every network transport.
+constexpr std::array kKinds = {&kTcp, &verbs::kNetwork, &ucx::kNetwork, &plugin::kNetwork};
+
+// The one that moves slots between hosts if every rank can use it. UCX is no better where verbs work, and slower over TCP
+// than our own transport, so it is used only on request. A plug-in is used where it is named.
+const progress::NetworkKind& CandidateOf(const Settings& settings) {
+  if (settings.net.empty()) return settings.net_plugin.empty() ? verbs::kNetwork : plugin::kNetwork;
+  return **std::ranges::find(kKinds, settings.net, [](const auto* kind) { return kind->name; });
 }
 
-// Why this process cannot use the transport; "" if it can.
-std::string WhyNot(tuttiTransport_t transport, const Settings& settings) {
-  switch (transport) {
-    case tuttiTransportVerbs: return verbs::WhyNoVerbs(settings);
-    case tuttiTransportUcx: return ucx::WhyNoUcx();
-    case tuttiTransportPlugin: return plugin::WhyNoPlugin(settings);
-    default: return "";
-  }
-}
-
-cost_model::NetworkCosts CostsOf(const HostNetwork& network, const Settings& settings, double crowding) {
-  if (network.transport == tuttiTransportVerbs) return cost_model::RdmaNetworkCosts(network.engine->bandwidth());
+// `bandwidth`: what the transport knows of its devices, or 0.
+cost_model::NetworkCosts CostsOf(const progress::NetworkKind& kind, double bandwidth, const Settings& settings,
+                                 double crowding) {
+  if (kind.rdma) return cost_model::RdmaNetworkCosts(bandwidth);
+  // A plug-in knows its device's speed. What it costs beyond that is assumed to be as for TCP. UCX does not report what it
+  // has found; assumes at least TCP.
   const tcp::TcpInterfaces tcp = tcp::DescribeTcp(settings);
-  // A plug-in knows its device's speed. What it costs beyond that is assumed to be as for TCP.
-  if (network.transport == tuttiTransportPlugin && network.engine->bandwidth() > 0)
-    return cost_model::DefaultNetworkCosts(network.engine->bandwidth(), tcp.by_processor, crowding);
-  // UCX does not report what it has found; assumes at least TCP.
-  return cost_model::DefaultNetworkCosts(tcp.bandwidth, tcp.by_processor, crowding);
+  return cost_model::DefaultNetworkCosts(bandwidth > 0 ? bandwidth : tcp.bandwidth, tcp.by_processor, crowding);
 }
 
 }  // namespace
@@ -54,37 +54,31 @@ HostNetwork ConnectHosts(shm::Fabric& fabric, const std::vector<bootstrap::Proce
   for (int r = 0; r < static_cast<int>(roster.size()); ++r) {
     if (!fabric.is_local(r)) remote.push_back(r);
   }
-  const auto transport = CandidateOf(settings);
-  const std::string why_not = WhyNot(transport, settings);
+  const auto& candidate = CandidateOf(settings);
+  const std::string why_not = candidate.why_not(settings);
   const auto reasons = all_gather(std::as_bytes(std::span(why_not)));
   const auto without = std::find_if(reasons.begin(), reasons.end(), [](const auto& each) { return !each.empty(); });
   if (without != reasons.end()) {
     const int r = static_cast<int>(without - reasons.begin());
     const std::string why(reinterpret_cast<const char*>(without->data()), without->size());
-    if (!settings.net.empty() || transport == tuttiTransportPlugin) {
+    if (!settings.net.empty() || !settings.net_plugin.empty()) {
       const bool by_name = settings.net.empty();
       Throw(tuttiInvalidUsage, "{}={}, but {} cannot use it: {}", by_name ? "TUTTI_NET_PLUGIN" : "TUTTI_NET",
             by_name ? settings.net_plugin : settings.net, bootstrap::Describe(r, roster[static_cast<std::size_t>(r)]),
             why);
     }
-    if (fabric.rank() == 0) Log(Subject::init, "using tcp between hosts; rank {} cannot use verbs: {}", r, why);
+    if (fabric.rank() == 0)
+      Log(Subject::init, "using {} between hosts; rank {} cannot use {}: {}", kTcp.name, r, candidate.name, why);
   }
-  if (transport == tuttiTransportPlugin && fabric.rank() == 0)
-    Log(Subject::init, "between hosts: {}", plugin::DescribePlugin(settings));
-  HostNetwork network;
-  network.transport = without == reasons.end() ? transport : tuttiTransportTcp;
-  const auto make = [&](progress::NetworkTransportEvents& events) -> std::unique_ptr<progress::NetworkTransport> {
-    switch (network.transport) {
-      case tuttiTransportVerbs:
-        return verbs::MakeVerbsTransport(fabric.rank(), remote, key, settings, all_gather, events);
-      case tuttiTransportUcx: return ucx::MakeUcxTransport(fabric.rank(), remote, key, settings, all_gather, events);
-      case tuttiTransportPlugin:
-        return plugin::MakePluginTransport(fabric.rank(), remote, key, settings, all_gather, events);
-      default: return std::make_unique<tcp::TcpTransport>(fabric.rank(), remote, key, settings, all_gather, events);
-    }
+  const auto& kind = without == reasons.end() ? candidate : kTcp;
+  if (kind.describe != nullptr && fabric.rank() == 0) Log(Subject::init, "between hosts: {}", kind.describe(settings));
+  const auto make = [&](progress::NetworkTransportEvents& events) {
+    return kind.make(fabric.rank(), remote, key, settings, all_gather, events);
   };
+  HostNetwork network;
+  network.transport = kind.transport;
   network.engine = std::make_unique<progress::NetworkEngine>(fabric, remote, make, polled);
-  network.costs = CostsOf(network, settings, crowding);
+  network.costs = CostsOf(kind, network.engine->bandwidth(), settings, crowding);
   return network;
 }
 

@@ -14,7 +14,6 @@
 #include "selection/cost_model/host_machine.h"
 #include "src/bootstrap/join_messages.h"
 #include "src/init/agreement.h"
-#include "src/plan/plan_selector.h"
 #include "transports/progress/network.h"
 #include "transports/shm/fabric.h"
 

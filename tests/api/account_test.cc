@@ -113,7 +113,7 @@ TEST(Counters, OlderStructsGetWhatTheyHaveRoomFor) {
   });
 }
 
-// docs/adding-an-algorithm.md lists the forms of each algorithm. Without a form, the selector's choice runs.
+// algorithms/builders/records.cc lists the forms of each algorithm. Without a form, the selector's choice runs.
 TEST(Description, ForcedAlgorithmsRunWhereTheyHaveAForm) {
   using Form = std::pair<const char*, std::function<tuttiResult_t(tuttiComm_t, float*, float*)>>;
   const auto f = tuttiFloat32;

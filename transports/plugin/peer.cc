@@ -133,8 +133,7 @@ void Peer::Stop() {
 // Connections are closed only if no request is left, or if the memory of a request goes away: see Library::Keep().
 void Peer::Close() {
   if (outbox_ == nullptr) return;
-  auto remains =
-      std::make_unique<Remains>(context_, std::move(reserved_), std::move(outbox_), std::move(inbox_));
+  auto remains = std::make_unique<Remains>(context_, std::move(reserved_), std::move(outbox_), std::move(inbox_));
   if (!remains->idle() && remains->Outlive()) out_.library.Keep(std::move(remains));
 }
 

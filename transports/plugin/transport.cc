@@ -1,5 +1,6 @@
 #include "transports/plugin/transport.h"
 
+#include <fmt/format.h>
 #include <sys/timerfd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/plain_text.h"
+#include "transports/plugin/plugin.h"
 
 namespace tutti::plugin {
 namespace {
@@ -52,6 +54,24 @@ const Device& DeviceFor(const Library& library, int rank) {
   const auto& devices = library.devices();
   const auto fastest = std::ranges::count(devices, devices.front().speed, &Device::speed);
   return devices[static_cast<std::size_t>(rank) % static_cast<std::size_t>(fastest)];
+}
+
+std::string WhyNot(const Settings& settings) {
+  try {
+    LoadPlugin(settings);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// The plug-in and its devices.
+std::string Describe(const Settings& settings) {
+  const auto library = LoadPlugin(settings);
+  std::string text = library->Name();
+  for (const auto& device : library->devices())
+    text += fmt::format(", {} at {} Mbit/s", Printable(device.name), device.speed);
+  return text;
 }
 
 }  // namespace
@@ -134,5 +154,8 @@ void PluginTransport::Deregister(const std::byte* begin, std::size_t bytes) {
   user_ranges_.Remove(begin, bytes);
   for (const int rank : active()) static_cast<Peer&>(Own(rank)).DropRanges();
 }
+
+constexpr progress::NetworkKind kNetwork{
+    tuttiTransportPlugin, "plugin", false, &WhyNot, &Describe, &progress::Make<PluginTransport>};
 
 }  // namespace tutti::plugin

@@ -21,7 +21,7 @@ Settings OneConnection(Settings settings) {
 }  // namespace
 
 Channel::Channel(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
-                         const AllGather& all_gather, ChannelEvents& events)
+                 const AllGather& all_gather, ChannelEvents& events)
     : epoll_(epoll_create1(EPOLL_CLOEXEC)), tcp_(rank, peers, key, OneConnection(settings), all_gather, events) {
   if (!epoll_) ThrowErrno("epoll_create1");
   Watch(tcp_.descriptor());

@@ -34,7 +34,7 @@ class Channel {
  public:
   // Collective over all ranks; throws what tcp::TcpTransport throws.
   Channel(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
-              const AllGather& all_gather, ChannelEvents& events);
+          const AllGather& all_gather, ChannelEvents& events);
 
   void Connect(int peer);
   // Messages longer than a short message may be are lost: of ours, only one with a text could be so long.

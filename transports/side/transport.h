@@ -92,8 +92,8 @@ class Transport : public progress::NetworkTransport, private ChannelEvents {
     bool greeted = false;
     bool broken = false;
     std::optional<std::uint64_t> announced;  // by this rank's latest leave message
-    int unheard = 0;      // leave messages of this rank that the peer has not confirmed
-    int unconfirmed = 0;  // leave messages of the peer that this rank has not confirmed
+    int unheard = 0;                         // leave messages of this rank that the peer has not confirmed
+    int unconfirmed = 0;                     // leave messages of the peer that this rank has not confirmed
   };
 
   // From the side channel.

@@ -23,7 +23,8 @@ class TransportsApart : public progress::TransportsInThreads<TcpTransport, kRank
  public:
   explicit TransportsApart(int sockets = 0)
       : progress::TransportsInThreads<TcpTransport, kRanks>(
-            [sockets, key = auth::SecretKey::Random()](int rank, const std::vector<int>& peers, const AllGather& all_gather, progress::HeardEvents& heard) {
+            [sockets, key = auth::SecretKey::Random()](int rank, const std::vector<int>& peers,
+                                                       const AllGather& all_gather, progress::HeardEvents& heard) {
               Settings settings;
               settings.sockets = sockets;
               settings.socket_ifname = "lo";

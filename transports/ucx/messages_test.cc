@@ -14,8 +14,9 @@ std::vector<std::byte> Bytes(std::size_t size) {
 }
 
 TEST(UcxGreeting, ComesBackAsItWas) {
-  for (const auto& greeting : {UcxGreeting{0x0123456789abcdef, 500, Bytes(500)},
-                               UcxGreeting{~std::uint64_t{0}, UcxGreeting::kMostAddress, Bytes(UcxGreeting::kMostPart)}}) {
+  for (const auto& greeting :
+       {UcxGreeting{0x0123456789abcdef, 500, Bytes(500)},
+        UcxGreeting{~std::uint64_t{0}, UcxGreeting::kMostAddress, Bytes(UcxGreeting::kMostPart)}}) {
     const auto bytes = Encode(greeting);
     EXPECT_LT(bytes.size(), progress::kMaxControlBytes);
     const auto decoded = DecodeUcxGreeting(bytes);

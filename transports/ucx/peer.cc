@@ -79,8 +79,8 @@ void UcxPeer::Send(const progress::SlotMessage& message, const std::byte* data) 
 void UcxPeer::SendShort(std::span<const std::byte> message) {
   if (!up() && !stopped()) waiting_.emplace_back(message.begin(), message.end());
   if (!usable()) return;
-  auto& outgoing = NewOutgoing(
-      {their_token_, static_cast<std::uint32_t>(self_), sent_short_++, UcxHeader::kShortMessage, 0, 0, 0});
+  auto& outgoing =
+      NewOutgoing({their_token_, static_cast<std::uint32_t>(self_), sent_short_++, UcxHeader::kShortMessage, 0, 0, 0});
   outgoing.own.assign(message.begin(), message.end());
   Post(outgoing, outgoing.own.data(), outgoing.own.size(), UCP_AM_SEND_FLAG_EAGER);
 }
@@ -96,8 +96,8 @@ void UcxPeer::Post(Outgoing& outgoing, const std::byte* data, std::size_t bytes,
   parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
   parameters.flags = flags;
   parameters.cb.send = &UcxPeer::Gone;
-  const auto status = StatusOf(worker_.library().am_send_nbx(
-      endpoint_.handle(), UcxWorker::kMessage, &outgoing.header, sizeof outgoing.header, data, bytes, &parameters));
+  const auto status = StatusOf(worker_.library().am_send_nbx(endpoint_.handle(), UcxWorker::kMessage, &outgoing.header,
+                                                             sizeof outgoing.header, data, bytes, &parameters));
   if (status != UCS_INPROGRESS) Finish(outgoing, status);
 }
 
@@ -174,8 +174,8 @@ ucs_status_t UcxPeer::Fetch(const UcxHeader& header, void* what, std::byte* land
   ++in_flight_;
   auto parameters = Parameters(&incoming);
   parameters.cb.recv_am = &UcxPeer::Fetched;
-  const auto status = StatusOf(
-      worker_.library().am_recv_data_nbx(worker_.handle(), what, landing, header.bytes, &parameters));
+  const auto status =
+      StatusOf(worker_.library().am_recv_data_nbx(worker_.handle(), what, landing, header.bytes, &parameters));
   if (status != UCS_INPROGRESS) Finish(incoming, status);
   return UCS_INPROGRESS;  // it is UCX's again
 }

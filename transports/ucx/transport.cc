@@ -5,7 +5,9 @@
 #include <memory>
 #include <thread>
 
+#include "base/error.h"
 #include "base/log.h"
+#include "transports/ucx/ucx.h"
 
 namespace tutti::ucx {
 namespace {
@@ -16,6 +18,15 @@ constexpr int kRoundsInARow = 8;
 constexpr Deadline::Milliseconds kPatience{50};
 // The longest wait until UCX has given up what was on its way.
 constexpr Deadline::Milliseconds kLongestEnd{200};
+
+std::string WhyNot(const Settings& /*settings*/) {
+  try {
+    const UcxWorker worker(1);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
 
 }  // namespace
 
@@ -69,5 +80,8 @@ void UcxTransport::Abandon(int rank) {
   side::Transport::Abandon(rank);
   Settle([&] { return Own(rank).settled(); });
 }
+
+constexpr progress::NetworkKind kNetwork{tuttiTransportUcx, "ucx",   false,
+                                         &WhyNot,           nullptr, &progress::Make<UcxTransport>};
 
 }  // namespace tutti::ucx

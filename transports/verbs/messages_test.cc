@@ -12,8 +12,8 @@ namespace {
 std::vector<VerbsMessage> Examples() {
   QueuePlace queue{0xabcdef, 0x123456, 17, 5, 1, {}};
   for (std::size_t i = 0; i < queue.gid.size(); ++i) queue.gid[i] = static_cast<std::byte>(i * 17);
-  return {VerbsGreeting{{queue}}, VerbsGreeting{std::vector<QueuePlace>(kMostRails, queue)},
-          VerbsReady{}, RingWanted{47}, RingPlace{47, 0x7f00'0000'1000, 1 << 20, {1, 2, 3, 4}}};
+  return {VerbsGreeting{{queue}}, VerbsGreeting{std::vector<QueuePlace>(kMostRails, queue)}, VerbsReady{},
+          RingWanted{47}, RingPlace{47, 0x7f00'0000'1000, 1 << 20, {1, 2, 3, 4}}};
 }
 
 TEST(VerbsMessages, ComeBackAsTheyWere) {

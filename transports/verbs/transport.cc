@@ -11,6 +11,7 @@
 #include "base/all_gather.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "transports/verbs/verbs.h"
 
 namespace tutti::verbs {
 namespace {
@@ -18,6 +19,15 @@ namespace {
 constexpr std::size_t kBatch = 32;
 // The most batches in a row, so that a peer that sends endlessly does not keep this rank from its other work.
 constexpr int kBatchesInARow = 8;
+
+std::string WhyNot(const Settings& settings) {
+  try {
+    OpenRails(settings);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
 
 }  // namespace
 
@@ -119,5 +129,8 @@ void VerbsTransport::Register(const std::byte* begin, std::size_t bytes) {
 }
 
 void VerbsTransport::Deregister(const std::byte* begin, std::size_t bytes) { registered_.Remove(begin, bytes); }
+
+constexpr progress::NetworkKind kNetwork{
+    tuttiTransportVerbs, "verbs", true, &WhyNot, nullptr, &progress::Make<VerbsTransport>};
 
 }  // namespace tutti::verbs

@@ -46,7 +46,7 @@ class Stranger {
 std::span<const std::byte> BytesOf(const ucx::UcxHeader& header) { return std::as_bytes(std::span(&header, 1)); }
 
 TEST(UcxStrangers, WhatTheySendIsDroppedAndBreaksNothing) {
-  const auto why = ucx::WhyNoUcx();
+  const auto why = ucx::kNetwork.why_not(Settings());
   if (!why.empty()) GTEST_SKIP() << why;
   std::vector<std::byte> address;  // rank 0's
   const Maker make = [&](int rank, const std::vector<int>& peers, const auth::SecretKey& key,

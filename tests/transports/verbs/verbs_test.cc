@@ -32,7 +32,7 @@ Settings OnDevices(const std::string& hca) {
 Maker With(const Settings& settings) {
   return [settings](int rank, const std::vector<int>& peers, const auth::SecretKey& key, const AllGather& all_gather,
                     progress::NetworkTransportEvents& events) {
-    return MakeVerbsTransport(rank, peers, key, settings, all_gather, events);
+    return kNetwork.make(rank, peers, key, settings, all_gather, events);
   };
 }
 Maker On(const std::string& hca) { return With(OnDevices(hca)); }
@@ -90,12 +90,12 @@ TEST(VerbsTransport, APeerWithAnotherSecretIsNotBelieved) {
 }
 
 TEST(VerbsSettings, WhatCannotBeUsedIsSaidWithARemedy) {
-  EXPECT_EQ(verbs::WhyNoVerbs(OnDevices("")), "");
-  ExpectWords(verbs::WhyNoVerbs(OnDevices("=mlx5_7")), {"TUTTI_IB_HCA=\"=mlx5_7\"", "rxe0:1", "rxe1:1", "active"});
-  ExpectWords(verbs::WhyNoVerbs(OnDevices("=")), {"TUTTI_IB_HCA", "is not allowed"});
+  EXPECT_EQ(kNetwork.why_not(OnDevices("")), "");
+  ExpectWords(kNetwork.why_not(OnDevices("=mlx5_7")), {"TUTTI_IB_HCA=\"=mlx5_7\"", "rxe0:1", "rxe1:1", "active"});
+  ExpectWords(kNetwork.why_not(OnDevices("=")), {"TUTTI_IB_HCA", "is not allowed"});
   auto settings = OnDevices("=rxe0:1");
   settings.ib_gid_index = 77;
-  ExpectWords(verbs::WhyNoVerbs(settings), {"TUTTI_IB_GID_INDEX=77", "rxe0 port 1", "1: RoCE v2 10.88.0.1"});
+  ExpectWords(kNetwork.why_not(settings), {"TUTTI_IB_GID_INDEX=77", "rxe0 port 1", "1: RoCE v2 10.88.0.1"});
 }
 
 TEST(VerbsSettings, AddressesOfTwoFamiliesDoNotMeet) {
@@ -121,7 +121,7 @@ TEST(VerbsSettings, TooLittleLockedMemoryIsSaidWithARemedy) {
     syscall(SYS_capset, &who, caps.data());
     const rlimit limit{64 * 1024, 64 * 1024};
     setrlimit(RLIMIT_MEMLOCK, &limit);
-    const auto why = verbs::WhyNoVerbs(OnDevices("=rxe0"));
+    const auto why = kNetwork.why_not(OnDevices("=rxe0"));
     [[maybe_unused]] const auto written = write(pipe_ends[1], why.data(), why.size());
     _exit(0);
   }
@@ -162,8 +162,8 @@ TEST(ZVerbsCable, ItsEndIsAnErrorThatNamesThePort) {
 TEST(ZVerbsCable, APortWithoutItIsNotUsed) {
   EXPECT_EQ(std::system("ip link set rnic1 down"), 0);
   const auto deadline = Patience();
-  while (verbs::WhyNoVerbs(OnDevices("=rxe1")).empty() && !deadline.Passed()) std::this_thread::yield();
-  ExpectWords(verbs::WhyNoVerbs(OnDevices("=rxe1")), {"rxe1 port 1 is down", "ip link", "rxe0:1 (RoCE, down)"});
+  while (kNetwork.why_not(OnDevices("=rxe1")).empty() && !deadline.Passed()) std::this_thread::yield();
+  ExpectWords(kNetwork.why_not(OnDevices("=rxe1")), {"rxe1 port 1 is down", "ip link", "rxe0:1 (RoCE, down)"});
 }
 
 }  // namespace
