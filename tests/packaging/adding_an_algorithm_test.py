@@ -47,7 +47,7 @@ def follow(whole: bool) -> None:
         if block.has("file"):
             pathlib.Path(block.one("file")).write_text(block.text, encoding="utf-8")
         elif block.language == "diff":
-            run(["patch", "-p1", "--no-backup-if-mismatch"], block.text)
+            run(["git", "apply", "-"], block.text)
         elif whole and block.language == "sh" and not block.has("not run"):
             printed = run(["bash", "-euo", "pipefail", "-c", block.text])
             print(f"line {block.line}:\n{printed}", flush=True)
