@@ -24,7 +24,7 @@ def enter_copy(source: str, scratch: str, arguments: list[str]) -> int:
     """Runs this script again, where SOURCE_DIR is an overlay."""
     for name in ("upper", "work"):
         os.mkdir(f"{scratch}/{name}")
-    mount = f'mount -t overlay overlay -o "lowerdir={source},upperdir={scratch}/upper,workdir={scratch}/work" "{source}"'
+    mount = f'mount -t overlay overlay -o "lowerdir={source},upperdir={scratch}/upper,workdir={scratch}/work,userxattr" "{source}"'
     test = ["unshare", "--user", "--map-root-user", "--mount", "bash", "-c"]
     if subprocess.run([*test, mount], check=False, capture_output=True).returncode != 0:
         print("this system has no overlays in namespaces of one's own")
