@@ -25,82 +25,141 @@ using Field = std::variant<std::string Settings::*, int Settings::*, long long S
 struct Variable {
   std::string_view name;
   Field field;
-  long long low = 0;  // inclusive; numbers only
-  long long high = 0;
-  std::vector<std::string_view> words = {};  // allowed words; empty: any text
   std::string_view meaning;
+  std::vector<std::string_view> words = {};  // those allowed; empty: any text
+  long long low = 0;                         // inclusive; numbers only
+  long long high = 0;
 };
+
+// The kinds of rows of the table below.
+Variable Text(std::string_view name, std::string Settings::*field, std::string_view meaning) {
+  return {.name = name, .field = field, .meaning = meaning};
+}
+Variable Word(std::string_view name, std::string Settings::*field, std::vector<std::string_view> words,
+              std::string_view meaning) {
+  return {.name = name, .field = field, .meaning = meaning, .words = std::move(words)};
+}
+template <typename Integer>
+Variable Number(std::string_view name, Integer Settings::*field, long long low, long long high,
+                std::string_view meaning) {
+  return {.name = name, .field = field, .meaning = meaning, .low = low, .high = high};
+}
+Variable Flag(std::string_view name, bool Settings::*field, std::string_view meaning) {
+  return Number(name, field, 0, 1, meaning);
+}
 
 constexpr long long kDayMs = 24LL * 3600 * 1000;
 
+// Every variable: its name, its field, what it takes and what it means. Its default is the field's.
 const std::vector<Variable>& Variables() {
-  // One line each.
-  // clang-format off
   static constinit MadeOnce<const std::vector<Variable>> table;
-  return table.Get([] { return std::make_unique<const std::vector<Variable>>(std::initializer_list<Variable>{
-      {"TUTTI_COMM_ID", &Settings::comm_id, 0, 0, {}, "host:port of a fixed rendezvous for tuttiGetUniqueId"},
-      {"TUTTI_SOCKET_IFNAME",
-       &Settings::socket_ifname,
-       0,
-       0,
-       {},
-       "network interfaces to use: name prefixes; a leading '=' means exact names, '^' means all but these"},
-      {"TUTTI_SOCKET_FAMILY",
-       &Settings::socket_family,
-       0,
-       0,
-       {"", "inet", "inet6"},
-       "address family of the rendezvous"},
-      {"TUTTI_NET", &Settings::net, 0, 0, {"", "tcp", "verbs", "ucx", "plugin"}, "transport between hosts; empty: the net plug-in if one is named, verbs if every rank can use it, else tcp; same on all ranks"},
-      {"TUTTI_NET_PLUGIN", &Settings::net_plugin, 0, 0, {}, "net plug-in of NCCL that moves data between hosts: its file, or NAME of libnccl-net-NAME.so; same on all ranks"},
-      {"TUTTI_SOCKETS", &Settings::sockets, 0, 16, {}, "TCP connections to each rank of another host; 0: one per interface"},
-      {"TUTTI_SOCKET_SPEED", &Settings::socket_speed, 0, 1'000'000, {}, "bandwidth between hosts in Mbit/s per interface; 0: as the system reports; rank 0's value is used"},
-      {"TUTTI_IB_HCA", &Settings::ib_hca, 0, 0, {}, "RDMA devices to use: prefixes of mlx5_0 or mlx5_0:1; a leading '=' means exact names, '^' means all but these; empty: the fastest"},
-      {"TUTTI_IB_GID_INDEX", &Settings::ib_gid_index, -1, 255, {}, "index of the RDMA port's address (GID); -1: RoCE v2 over IPv4 if there is one"},
-      {"TUTTI_IB_TIMEOUT", &Settings::ib_timeout, 1, 31, {}, "exponent n of the RDMA acknowledgement timeout, 4.096 us * 2^n"},
-      {"TUTTI_IB_RETRY", &Settings::ib_retry, 0, 7, {}, "number of times that an RDMA device resends unacknowledged data"},
-      {"TUTTI_IB_SL", &Settings::ib_sl, 0, 15, {}, "service level of RDMA traffic"},
-      {"TUTTI_IB_TC", &Settings::ib_tc, 0, 255, {}, "traffic class of RDMA traffic"},
-      {"TUTTI_SECRET", &Settings::secret, 0, 0, {}, "shared secret of a job whose ranks meet at an address; required unless that address is loopback"},
-      {"TUTTI_DATA_PROTECTION", &Settings::data_protection, 0, 0, {"none", "authenticate", "encrypt"}, "protection of data sent between hosts over TCP"},
-      {"TUTTI_ALLOW_OTHER_USERS", &Settings::allow_other_users, 0, 1, {}, "1: ranks on one machine may belong to different users"},
-      {"TUTTI_INIT_TIMEOUT_MS", &Settings::init_timeout_ms, 0, kDayMs, {}, "time that init waits for all ranks; 0: for ever"},
-      {"TUTTI_TIMEOUT_MS", &Settings::operation_timeout_ms, 0, kDayMs, {}, "time without progress after which an operation fails; 0: never"},
-      {"TUTTI_SILENCE_MS", &Settings::silence_ms, 1000, kDayMs, {}, "time without any answer after which a host counts as dead"},
-      {"TUTTI_ALGO", &Settings::algorithm, 0, 0, {}, "algorithms to force: ring or all_reduce:ring,...; or to choose among: ring+direct; or to leave out: ^ring; same on all ranks"},
-      {"TUTTI_CHANNELS", &Settings::channels, 0, 16, {}, "number of channels that share a message; 0: chosen automatically; same on all ranks"},
-      {"TUTTI_MIN_CHANNELS", &Settings::min_channels, 0, 16, {}, "the least number of channels where it is chosen automatically; 0: any; same on all ranks"},
-      {"TUTTI_MAX_CHANNELS", &Settings::max_channels, 0, 1024, {}, "the greatest number of channels where it is chosen automatically; 0: any; same on all ranks"},
-      {"TUTTI_CHUNK", &Settings::chunk_bytes, 0, 1LL << 30, {}, "bytes of a block that are moved at a time; 0: chosen automatically; same on all ranks"},
-      {"TUTTI_PROTO", &Settings::protocol, 0, 0, {"", "line", "inline", "bulk", "^line", "^inline", "^bulk"}, "protocol to force, or with '^' to leave out; same on all ranks"},
-      {"TUTTI_VIRTUAL_NODES", &Settings::virtual_nodes, 1, 1024, {}, "choose algorithms as if the ranks were on this many nodes; same on all ranks"},
-      {"TUTTI_VIRTUAL_HOSTS", &Settings::virtual_hosts, 1, 1024, {}, "connect the ranks as if they were on this many hosts; same on all ranks"},
-      {"TUTTI_CALIBRATION", &Settings::calibration, 0, 0, {}, "file written by `tutti calibrate`; none: built-in defaults; empty: the default location; rank 0's value is used"},
-      {"TUTTI_TABLE", &Settings::table, 0, 0, {}, "file with a selection table; rank 0's value is used"},
-      {"TUTTI_PROGRAM", &Settings::program, 0, 0, {}, "MSCCL XML files with programs to run, at most one per collective, separated by commas; rank 0's value is used"},
-      {"TUTTI_CHECK", &Settings::check, 0, 1, {}, "1: rooted calls, and others that may otherwise return early, return only when all ranks have made the same call; same on all ranks"},
-      {"TUTTI_DETERMINISTIC", &Settings::deterministic, 0, 1, {}, "1: results do not depend on size and algorithm; same on all ranks"},
-      {"TUTTI_TOPO_FILE", &Settings::topo_file, 0, 0, {}, "topology XML of this host; replaces or completes detection"},
-      {"TUTTI_TOPO_DUMP_FILE", &Settings::topo_dump, 0, 0, {}, "file to which the topology XML of this host is written"},
-      {"TUTTI_THREADS", &Settings::threads, 1, 16, {}, "host threads per rank that move data"},
-      {"TUTTI_CMA", &Settings::cma, 0, 0, {"", "on", "off", "1", "0"}, "whether ranks read each other's ordinary memory with process_vm_readv; empty: where the cost model finds it faster; 1 and 0: on and off"},
-      {"TUTTI_ZERO_COPY", &Settings::zero_copy, 0, 1, {}, "0: never read a peer's buffers directly"},
-      {"TUTTI_GPU", &Settings::gpu, 0, 1, {}, "0: host memory only, even if a thread has a CUDA context; same on all ranks"},
-      {"TUTTI_GPU_P2P", &Settings::gpu_p2p, 0, 1, {}, "0: GPUs exchange all data through host memory, even ranks that share one"},
-      {"TUTTI_HOLD", &Settings::hold, 0, 1, {}, "1: a failed call on a GPU holds its stream until the communicator is revoked, aborted or destroyed"},
-      {"TUTTI_NVLS", &Settings::nvls, 0, 1, {}, "0: a switch between GPUs neither adds nor multiplies their data (NVLink SHARP)"},
-      {"TUTTI_COUNT_FROM", &Settings::count_from, 0, 1LL << 40, {}, "number at which GPUs begin to count slots and operations, to test what happens when counters wrap; same on all ranks"},
-      {"TUTTI_STREAM_BYTES", &Settings::stream_bytes, 0, 1LL << 40, {}, "bytes touched by all ranks of a host above which results bypass the caches; 0: the last-level cache, at most 12 MiB for each core"},
-      {"TUTTI_SLOT_SPAN", &Settings::slot_span, 0, 1LL << 30, {}, "bytes of slots over which a rank's successive data wander, so that lines are filled again only when no core holds them; 0: twice a core's own cache where each rank has a core, as far as the last-level cache has room; 1: none; same on all ranks"},
-      {"TUTTI_WAIT", &Settings::wait, 0, 0, {"", "spin", "yield", "sleep"}, "how a rank waits; empty: adaptive"},
-      {"TUTTI_SLICE_US", &Settings::slice_us, 0, 100'000, {}, "time slice in us that a rank's thread asks Linux (6.12 or later) for where ranks outnumber cores; 0: none"},
-      {"TUTTI_DEBUG", &Settings::debug, 0, 0, {}, "subjects to log: init,select,transport,faults,all"},
-      {"TUTTI_TRACE", &Settings::trace, 0, 0, {}, "file for a timeline; %r stands for the rank, %p for the process id"},
-      {"TUTTI_DUMP", &Settings::dump, 0, 0, {}, "file for the flight recorder on failure, for `tutti diagnose`; %r, %p as above"},
-      {"TUTTI_RECORDER", &Settings::recorder, 0, 1, {}, "1: dump the flight recorder to stderr on failure"},
-      {"TUTTI_NCCL_VERSION", &Settings::nccl_version, 0, 0, {}, "version of NCCL that our libnccl.so.2 claims to be: 2.27.7 or 22707"},
-  }); });
-  // clang-format on
+  return table.Get([] {
+    return std::make_unique<const std::vector<Variable>>(std::initializer_list<Variable>{
+        Text("TUTTI_COMM_ID", &Settings::comm_id, "host:port of a fixed rendezvous for tuttiGetUniqueId"),
+        Text("TUTTI_SOCKET_IFNAME", &Settings::socket_ifname,
+             "network interfaces to use: name prefixes; a leading '=' means exact names, '^' means all but these"),
+        Word("TUTTI_SOCKET_FAMILY", &Settings::socket_family, {"", "inet", "inet6"},
+             "address family of the rendezvous"),
+        Word("TUTTI_NET", &Settings::net, {"", "tcp", "verbs", "ucx", "plugin"},
+             "transport between hosts; empty: the net plug-in if one is named, verbs if every rank can use it, else "
+             "tcp; same on all ranks"),
+        Text("TUTTI_NET_PLUGIN", &Settings::net_plugin,
+             "net plug-in of NCCL that moves data between hosts: its file, or NAME of libnccl-net-NAME.so; same on all "
+             "ranks"),
+        Number("TUTTI_SOCKETS", &Settings::sockets, 0, 16,
+               "TCP connections to each rank of another host; 0: one per interface"),
+        Number("TUTTI_SOCKET_SPEED", &Settings::socket_speed, 0, 1'000'000,
+               "bandwidth between hosts in Mbit/s per interface; 0: as the system reports; rank 0's value is used"),
+        Text("TUTTI_IB_HCA", &Settings::ib_hca,
+             "RDMA devices to use: prefixes of mlx5_0 or mlx5_0:1; a leading '=' means exact names, '^' means all but "
+             "these; empty: the fastest"),
+        Number("TUTTI_IB_GID_INDEX", &Settings::ib_gid_index, -1, 255,
+               "index of the RDMA port's address (GID); -1: RoCE v2 over IPv4 if there is one"),
+        Number("TUTTI_IB_TIMEOUT", &Settings::ib_timeout, 1, 31,
+               "exponent n of the RDMA acknowledgement timeout, 4.096 us * 2^n"),
+        Number("TUTTI_IB_RETRY", &Settings::ib_retry, 0, 7,
+               "number of times that an RDMA device resends unacknowledged data"),
+        Number("TUTTI_IB_SL", &Settings::ib_sl, 0, 15, "service level of RDMA traffic"),
+        Number("TUTTI_IB_TC", &Settings::ib_tc, 0, 255, "traffic class of RDMA traffic"),
+        Text("TUTTI_SECRET", &Settings::secret,
+             "shared secret of a job whose ranks meet at an address; required unless that address is loopback"),
+        Word("TUTTI_DATA_PROTECTION", &Settings::data_protection, {"none", "authenticate", "encrypt"},
+             "protection of data sent between hosts over TCP; same on all ranks"),
+        Flag("TUTTI_ALLOW_OTHER_USERS", &Settings::allow_other_users,
+             "1: ranks on one machine may belong to different users"),
+        Number("TUTTI_INIT_TIMEOUT_MS", &Settings::init_timeout_ms, 0, kDayMs,
+               "time that init waits for all ranks; 0: for ever"),
+        Number("TUTTI_TIMEOUT_MS", &Settings::operation_timeout_ms, 0, kDayMs,
+               "time without progress after which an operation fails; 0: never"),
+        Number("TUTTI_SILENCE_MS", &Settings::silence_ms, 1000, kDayMs,
+               "time without any answer after which a host counts as dead"),
+        Text("TUTTI_ALGO", &Settings::algorithm,
+             "algorithms to force: ring or all_reduce:ring,...; or to choose among: ring+direct; or to leave out: "
+             "^ring; same on all ranks"),
+        Number("TUTTI_CHANNELS", &Settings::channels, 0, 16,
+               "number of channels that share a message; 0: chosen automatically; same on all ranks"),
+        Number("TUTTI_MIN_CHANNELS", &Settings::min_channels, 0, 16,
+               "the least number of channels where it is chosen automatically; 0: any; same on all ranks"),
+        Number("TUTTI_MAX_CHANNELS", &Settings::max_channels, 0, 1024,
+               "the greatest number of channels where it is chosen automatically; 0: any; same on all ranks"),
+        Number("TUTTI_CHUNK", &Settings::chunk_bytes, 0, 1LL << 30,
+               "bytes of a block that are moved at a time; 0: chosen automatically; same on all ranks"),
+        Word("TUTTI_PROTO", &Settings::protocol, {"", "line", "inline", "bulk", "^line", "^inline", "^bulk"},
+             "protocol to force, or with '^' to leave out; same on all ranks"),
+        Number("TUTTI_VIRTUAL_NODES", &Settings::virtual_nodes, 1, 1024,
+               "choose algorithms as if the ranks were on this many nodes; same on all ranks"),
+        Number("TUTTI_VIRTUAL_HOSTS", &Settings::virtual_hosts, 1, 1024,
+               "connect the ranks as if they were on this many hosts; same on all ranks"),
+        Text("TUTTI_CALIBRATION", &Settings::calibration,
+             "file written by `tutti calibrate`; none: built-in defaults; empty: the default location; rank 0's value "
+             "is used"),
+        Text("TUTTI_TABLE", &Settings::table, "file with a selection table; rank 0's value is used"),
+        Text("TUTTI_PROGRAM", &Settings::program,
+             "MSCCL XML files with programs to run, at most one per collective, separated by commas; rank 0's value is "
+             "used"),
+        Flag("TUTTI_CHECK", &Settings::check,
+             "1: rooted calls, and others that may otherwise return early, return only when all ranks have made the "
+             "same call; same on all ranks"),
+        Flag("TUTTI_DETERMINISTIC", &Settings::deterministic,
+             "1: results do not depend on size and algorithm; same on all ranks"),
+        Text("TUTTI_TOPO_FILE", &Settings::topo_file, "topology XML of this host; replaces or completes detection"),
+        Text("TUTTI_TOPO_DUMP_FILE", &Settings::topo_dump, "file to which the topology XML of this host is written"),
+        Number("TUTTI_THREADS", &Settings::threads, 1, 16, "host threads per rank that move data"),
+        Word("TUTTI_CMA", &Settings::cma, {"", "on", "off", "1", "0"},
+             "whether ranks read each other's ordinary memory with process_vm_readv; empty: where the cost model finds "
+             "it faster; 1 and 0: on and off"),
+        Flag("TUTTI_ZERO_COPY", &Settings::zero_copy, "0: never read a peer's buffers directly"),
+        Flag("TUTTI_GPU", &Settings::gpu,
+             "0: host memory only, even if a thread has a CUDA context; same on all ranks"),
+        Flag("TUTTI_GPU_P2P", &Settings::gpu_p2p,
+             "0: GPUs exchange all data through host memory, even ranks that share one"),
+        Flag("TUTTI_HOLD", &Settings::hold,
+             "1: a failed call on a GPU holds its stream until the communicator is revoked, aborted or destroyed"),
+        Flag("TUTTI_NVLS", &Settings::nvls,
+             "0: a switch between GPUs neither adds nor multiplies their data (NVLink SHARP)"),
+        Number("TUTTI_COUNT_FROM", &Settings::count_from, 0, 1LL << 40,
+               "number at which GPUs begin to count slots and operations, to test what happens when counters wrap; "
+               "same on all ranks"),
+        Number("TUTTI_STREAM_BYTES", &Settings::stream_bytes, 0, 1LL << 40,
+               "bytes touched by all ranks of a host above which results bypass the caches; 0: the last-level cache, "
+               "at most 12 MiB for each core"),
+        Number("TUTTI_SLOT_SPAN", &Settings::slot_span, 0, 1LL << 30,
+               "bytes of slots over which a rank spreads its successive data, so that it fills a line again only when "
+               "no core's cache holds it; 0: twice a core's own cache where each rank has a core, as far as the "
+               "last-level cache has room; 1: none; same on all ranks"),
+        Word("TUTTI_WAIT", &Settings::wait, {"", "spin", "yield", "sleep"}, "how a rank waits; empty: adaptive"),
+        Number("TUTTI_SLICE_US", &Settings::slice_us, 0, 100'000,
+               "time slice in us that a rank's thread asks Linux (6.12 or later) for where ranks outnumber cores; 0: "
+               "none"),
+        Text("TUTTI_DEBUG", &Settings::debug, "subjects to log: init,select,transport,faults,all"),
+        Text("TUTTI_TRACE", &Settings::trace, "file for a timeline; %r stands for the rank, %p for the process id"),
+        Text("TUTTI_DUMP", &Settings::dump,
+             "file for the flight recorder on failure, for `tutti diagnose`; %r, %p as above"),
+        Flag("TUTTI_RECORDER", &Settings::recorder, "1: dump the flight recorder to stderr on failure"),
+        Text("TUTTI_NCCL_VERSION", &Settings::nccl_version,
+             "version of NCCL that our libnccl.so.2 claims to be: 2.27.7 or 22707"),
+    });
+  });
 }
 
 // Other names that are read if a setting's own name is not set: those of other libraries, and a setting's former name.

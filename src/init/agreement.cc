@@ -74,7 +74,7 @@ std::string NameOfTuner() {
   return name == nullptr ? "" : name;
 }
 
-// Over how many bytes a rank's data wander (TUTTI_SLOT_SPAN). A line that a core has filled and another one has read
+// Over how many bytes a rank spreads its data (TUTTI_SLOT_SPAN). A line that a core has filled and another one has read
 // leaves their own caches after about twice what these hold. Ranks that share a core push each other's lines out anyway.
 // Half of the last-level cache stays for what the program works on.
 std::size_t SlotSpan(std::size_t core_cache, std::size_t last_cache, int ranks, int cores) {
