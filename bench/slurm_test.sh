@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tutti-bench as the ranks of a real Slurm's jobs. Runs inside scripts/slurm.sh, whose nodes it expects.
+# tutti-bench as the ranks of a real Slurm's jobs. Runs inside scripts/test/slurm.sh, whose nodes it expects.
 #   slurm_test.sh TUTTI-BENCH
 set -euo pipefail
 bench=$(realpath "$1")

@@ -1,5 +1,5 @@
-# Toolchain: 64-bit ARM, by Debian's cross compiler. The libraries come from the folder that scripts/arm64.sh fills, and
-# qemu-user runs the programs.
+# Toolchain: 64-bit ARM, by Debian's cross compiler. The libraries come from the folder that scripts/test/arm64.sh
+# fills, and qemu-user runs the programs.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(triplet aarch64-linux-gnu)

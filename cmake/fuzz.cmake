@@ -1,7 +1,7 @@
 # TUTTI_FUZZ: every *_fuzz.cc of a module becomes a libFuzzer program (clang), which ctest runs for a few seconds. The
 # target `tutti_fuzz` builds them all; the preset `fuzz` enables it. Seeds are in testdata/fuzz/<name>/ next to the
 # source. Some targets also start from the test data of the file format that they read. For longer runs:
-# scripts/fuzz.sh
+# scripts/test/fuzz.sh
 option(TUTTI_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 if(NOT TUTTI_FUZZ)
   return()
@@ -42,7 +42,7 @@ function(tutti_fuzz_target source)
   # libFuzzer adds new inputs to the first folder.
   set(corpus ${PROJECT_BINARY_DIR}/corpus/${name})
   file(MAKE_DIRECTORY ${corpus})
-  file(WRITE ${PROJECT_BINARY_DIR}/corpus/${name}.seeds "${seeds}")  # for scripts/fuzz.sh
+  file(WRITE ${PROJECT_BINARY_DIR}/corpus/${name}.seeds "${seeds}")  # for scripts/test/fuzz.sh
   add_test(NAME ${name} COMMAND ${name} -max_total_time=${TUTTI_FUZZ_SECONDS} -print_final_stats=1 ${TUTTI_FUZZ_LIMITS}
                                 ${corpus} ${seeds})
   set_tests_properties(${name} PROPERTIES LABELS fuzz TIMEOUT 120)

@@ -46,8 +46,9 @@ foreach(mpi IN LISTS mpis)
   endif()
 endforeach()
 
-# Debian packages (scripts/deb.sh): the library with its header, the tools, and libnccl.so.2 over it. The programs that
-# tutti-bench compares with and the modules for MPI are left out, because they need what was installed at build time.
+# Debian packages (scripts/release/deb.sh): the library with its header, the tools, and libnccl.so.2 over it. The
+# programs that tutti-bench compares with and the modules for MPI are left out, because they need what was installed at
+# build time.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_CONTACT "The Tutti developers <tutti@localhost>")

@@ -17,7 +17,8 @@
 # module.
 set(TUTTI_CHECK_INCLUDES ${CMAKE_CURRENT_LIST_DIR}/check_includes.cmake)
 
-# tutti_describe(FOLDER ABOUT USES...): adds a line to build/PRESET/modules.tsv, which scripts/draw_modules.py draws.
+# tutti_describe(FOLDER ABOUT USES...): adds a line to build/PRESET/modules.tsv, which scripts/docs/draw_modules.py
+# draws.
 function(tutti_describe module about)
   string(JOIN " " uses ${ARGN})
   set_property(GLOBAL APPEND_STRING PROPERTY TUTTI_MODULE_LINES "${module}\t${about}\t${uses}\n")

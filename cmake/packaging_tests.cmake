@@ -31,7 +31,7 @@ add_test(NAME test_patterns COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/pa
                                     ${PROJECT_BINARY_DIR}/test_patterns.tsv)
 set_tests_properties(test_patterns PROPERTIES LABELS any_user)
 
-add_test(NAME version COMMAND python3 -B ${PROJECT_SOURCE_DIR}/scripts/version.py check)
+add_test(NAME version COMMAND python3 -B ${PROJECT_SOURCE_DIR}/scripts/release/version.py check)
 set_tests_properties(version PROPERTIES LABELS any_user)
 
 # The blocks of Python run in the test `python`, which builds the wheel.
@@ -52,7 +52,7 @@ endif()
 
 if(TARGET tutti-bench AND NOT TUTTI_SANITIZE)
   # PROCESSORS: up to four ranks. TIMEOUT: PyTorch is several GB to fetch.
-  add_test(NAME launchers COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/launchers.sh
+  add_test(NAME launchers COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/test/launchers.sh
                                   --bench $<TARGET_FILE:tutti-bench>)
   set_tests_properties(launchers PROPERTIES SKIP_RETURN_CODE 77 LABELS slow PROCESSORS 2 TIMEOUT 3600 COST 140)
 endif()
@@ -70,6 +70,6 @@ if(NOT TUTTI_SANITIZE)
   add_test(NAME consumer COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/consumer/run.sh ${PROJECT_BINARY_DIR}
                                  ${PROJECT_BINARY_DIR}/consumer)
   set_tests_properties(consumer PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)
-  add_test(NAME deb COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/deb.sh ${PROJECT_BINARY_DIR})
+  add_test(NAME deb COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/release/deb.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(deb PROPERTIES SKIP_RETURN_CODE 77 LABELS slow TIMEOUT 300)
 endif()

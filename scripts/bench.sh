@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/setup.sh --for bench
-scripts/peers.sh
+scripts/measure/peers.sh
 # Compute capabilities of this machine's GPUs, in CMake's form: 90 for 9.0.
 gpus=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -un | paste -sd';') || gpus=
 if [ -n "$gpus" ]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Generates parts of docs/: pictures, and tables between the lines <!-- made: NAME --> and <!-- end: NAME -->. GPU
 # measurements come from docs/notebook/gpu/gpu_*.json (scripts/gpu_kit.sh). The table of kernels needs a disassembler
-# (scripts/kernels.sh).
+# (scripts/test/kernels.sh).
 #   scripts/docs.sh [PATH-OF-TUTTI]       default: build/release/tools/tutti
 #   scripts/docs.sh site                  builds the pages as a site, build/site/index.html, which opens from disk. mkdocs
 #                                         comes from PyPI into build/site_tools; status 77: it cannot be had
@@ -22,8 +22,8 @@ site() {
   cp -r docs/*.md docs/pictures docs/notebook docs/site/extra.css "$pages"
   cp README.md "$pages/index.md"
   cp CHANGELOG.md CONTRIBUTING.md RELEASING.md SECURITY.md "$pages"
-  scripts/api_reference.py >"$pages/reference_c.md"
-  scripts/python_reference.py >"$pages/reference_python.md"
+  scripts/docs/api_reference.py >"$pages/reference_c.md"
+  scripts/docs/python_reference.py >"$pages/reference_python.md"
   for page in "$pages"/*.md "$pages"/notebook/*/*.md; do
     sed -i -E 's#\]\((\.\./)?docs/((notebook/[a-z]+/)?[a-zA-Z_-]+\.md)#](\2#g; s#\]\(docs/(pictures/[^)]*)\)#](\1)#g; s#\]\((\.\./)?README\.md\)#](index.md)#g
                s#\]\(\.\./((SECURITY|CONTRIBUTING|CHANGELOG|RELEASING)\.md)#](\1#g' "$page"
@@ -54,17 +54,17 @@ between() {
   rm "$made"
 }
 
-scripts/draw_modules.py "$(dirname "$tutti")/../modules.tsv" >docs/pictures/modules.svg
-scripts/draw_walk.py >docs/pictures/walk.svg
-scripts/draw_performance.py docs/pictures
+scripts/docs/draw_modules.py "$(dirname "$tutti")/../modules.tsv" >docs/pictures/modules.svg
+scripts/docs/draw_walk.py >docs/pictures/walk.svg
+scripts/docs/draw_performance.py docs/pictures
 "$tutti" settings --markdown | between docs/settings.md settings
-scripts/nccl_functions.py table | between docs/nccl.md "nccl functions"
+scripts/docs/nccl_functions.py table | between docs/nccl.md "nccl functions"
 environment=$(dirname "$tutti")/../interop/nccl/tutti_nccl_environment_table
 [ ! -x "$environment" ] || "$environment" | between docs/nccl_environment.md environment
-"$tutti" topo --table topology/testdata | awk -f scripts/markdown_csv.awk >docs/notebook/topology/rings.csv
+"$tutti" topo --table topology/testdata | awk -f scripts/docs/markdown_csv.awk >docs/notebook/topology/rings.csv
 "$tutti" topo --topo topology/testdata/dgxh100.xml --nodes 2 --svg docs/pictures/topology-dgxh100.svg >/dev/null
 "$tutti" topo --topo topology/testdata/dgx1v.xml --nodes 2 --svg docs/pictures/topology-dgx1v.svg >/dev/null
-"$tutti" simulate --published selection/simulator/testdata/published.csv | scripts/draw_published.py docs |
+"$tutti" simulate --published selection/simulator/testdata/published.csv | scripts/docs/draw_published.py docs |
   between docs/simulator.md published
 "$tutti" simulate --claims docs/pictures
 # The cost model predicts the cells of `gpu_kit.sh run measure`. Once they have been measured, predictions must not change.
@@ -82,7 +82,7 @@ gpu_tables() {
   if [ ${#from_gpus[@]} -eq 0 ]; then
     echo "Tutti has never run on a GPU: there is no \`$notes/gpu_*.json\`."
   else
-    scripts/gpu_tables.py "$1" "${from_gpus[@]}"
+    scripts/docs/gpu_tables.py "$1" "${from_gpus[@]}"
   fi
 }
 gpu_tables --summary | between docs/gpu.md gpu
@@ -92,4 +92,6 @@ gpu_tables --predictions | between $notes/predictions.md gpu
 pipeline=$(dirname "$tutti")/../examples/pipeline
 "$pipeline" draw all 4 8 2 >docs/pictures/pipeline_schedules.svg
 # Leaves the table unchanged if the library was built without kernels or there is no disassembler.
-if kernels=$(scripts/kernels.sh "$(dirname "$tutti")/.." 2>/dev/null); then between $notes/compiler.md kernels <<<"$kernels"; fi
+if kernels=$(scripts/test/kernels.sh "$(dirname "$tutti")/.." 2>/dev/null); then
+  between $notes/compiler.md kernels <<<"$kernels"
+fi

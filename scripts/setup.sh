@@ -4,8 +4,8 @@
 #   scripts/setup.sh                packages to build, test and measure
 #   scripts/setup.sh --for bench    packages to build and measure
 #   scripts/setup.sh --for build    packages to build the library and its programs, nothing else
-#   scripts/setup.sh --for arm64    packages to build for ARM64 and run such programs (scripts/arm64.sh)
-#   scripts/setup.sh --for launchers    packages to start the bench by torchrun and srun (scripts/launchers.sh)
+#   scripts/setup.sh --for arm64    packages to build for ARM64 and run such programs (scripts/test/arm64.sh)
+#   scripts/setup.sh --for launchers    packages to start the bench by torchrun and srun (scripts/test/launchers.sh)
 #   scripts/setup.sh --list         prints the packages, one per line, and installs nothing
 #   scripts/setup.sh --libraries    prints those that a build for another processor needs for it
 set -euo pipefail
@@ -26,7 +26,7 @@ build_packages=("${build_tools[@]}" "${build_libraries[@]}" libhwloc-dev)
 # Without these, the library lacks verbs and UCX, and the bench lacks clusters and some peer libraries.
 # libucx-dev: UCX's headers, and its library, which Tutti loads only on request (docs/ucx.md).
 # iproute2: for clusters on one machine, which tests and bench use (scripts/cluster.sh). python3-venv: for what
-# scripts/peers.sh and scripts/wheels.sh install from PyPI.
+# scripts/measure/peers.sh and scripts/release/wheels.sh install from PyPI.
 peer_packages=(libibverbs-dev ibverbs-providers libucx-dev iproute2 openmpi-bin libopenmpi-dev mpich libmpich-dev
                libgloo-dev python3-venv)
 # Required by all tests.
@@ -35,7 +35,7 @@ needed_by_tests=(libgtest-dev)
 # libopenblas-dev: matrix products of examples/train_lm; without it, plain loops compute them.
 # python3-torch and the packages after it: to build and test the PyTorch backend (interop/torch); python3-dev also for the
 # Python package (interop/python).
-# git: to fetch nccl-tests (scripts/frameworks.sh). clang-14, libclang-rt-14-dev: to build the fuzz targets.
+# git: to fetch nccl-tests (scripts/interop/frameworks.sh). clang-14, libclang-rt-14-dev: to build the fuzz targets.
 test_packages=(git clang-14 libclang-rt-14-dev libbenchmark-dev python3-numpy libopenblas-dev python3-torch libtorch-dev
                pybind11-dev python3-dev python3-setuptools)
 # A cross compiler and an emulator. Without these, the tests are not run on ARM64.
@@ -44,8 +44,8 @@ arm64_packages=(g++-aarch64-linux-gnu qemu-user)
 # A private Slurm, and the virtual environment of PyTorch's torchrun. Without these, the bench is not started by them.
 # Without a configuration, Debian's services of Slurm do not start; that of munge does.
 launcher_packages=(slurmctld slurmd slurm-client munge python3-venv)
-# Used if present, but not installed by this script: autoconf, automake and libtool (scripts/net_plugins.sh), ccache
-# (faster builds), clang-tidy-14, abigail-tools (ABI check), librsvg2-bin (viewing plots).
+# Used if present, but not installed by this script: autoconf, automake and libtool (scripts/interop/net_plugins.sh),
+# ccache (faster builds), clang-tidy-14, abigail-tools (ABI check), librsvg2-bin (viewing plots).
 
 say() { echo "[setup] $*"; }
 

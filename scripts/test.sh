@@ -8,7 +8,7 @@
 #   packages        what is missing, by apt (scripts/setup.sh)
 #   build           Release
 #   fuzzing         each fuzz target for seconds; needs clang-14
-#   ARM64           a build of the library for ARM64, and its quick tests under an emulator (scripts/arm64.sh)
+#   ARM64           a build of the library for ARM64, and its quick tests under an emulator (scripts/test/arm64.sh)
 #   tests           all tests of the Release build
 #   ordinary user   the quick tests again, if root runs this script: with 1,024 descriptors, 64 KiB of locked memory, umask
 #                   077, and a /dev/shm of 64 MB. Without the tests labelled "any_user", whose result does not depend on
@@ -57,7 +57,7 @@ chosen_tests=("$@")
 everything=
 [ -n "$quick" ] || [ "$preset" != release ] || [ $# -gt 0 ] || everything=yes
 
-# What scripts/test_summary.py reads: a line for each part, and for its ctest runs PART.xml and PART-alone.xml.
+# What scripts/test/summary.py reads: a line for each part, and for its ctest runs PART.xml and PART-alone.xml.
 records=$(mktemp -d)
 trap 'rm -rf "$records"' EXIT
 skipped=77
@@ -103,7 +103,7 @@ fuzz() {
 
 arm64() {
   local status=0
-  scripts/arm64.sh --build || status=$?
+  scripts/test/arm64.sh --build || status=$?
   [ "$status" -eq 0 ] || return "$status"
   run_tests arm64 env --parallel $(($(nproc) * 2)) # an emulator only computes
 }
@@ -157,4 +157,4 @@ if [ -n "$built" ]; then
   part tests run_tests "$preset" env --parallel "$jobs" "${selection[@]}" "${chosen_tests[@]}" || true
   [ -z "$everything" ] || part "ordinary user" ordinary_user || true
 fi
-scripts/test_summary.py "$records"
+scripts/test/summary.py "$records"

@@ -21,7 +21,7 @@ struct Peer {
   std::vector<std::string> launchers;  // names to look up in PATH, best first; none: started directly
   std::vector<std::string> arguments;  // of the launcher
   std::vector<std::string> on_hosts;   // likewise, when called by cluster.sh, which adds what all launchers need
-  std::string folder = {};             // of scripts/peers.sh: the launchers are looked up there, not in PATH
+  std::string folder = {};             // of scripts/measure/peers.sh: the launchers are looked up there, not in PATH
 };
 
 const std::vector<Peer>& Peers() {
@@ -101,7 +101,7 @@ std::string WhyMissing(const std::string& library) {
   }
   if (!peer.launchers.empty() && LauncherOf(peer).empty()) {
     return fmt::format("no {} in {}", peer.launchers[0],
-                       peer.folder.empty() ? "PATH" : "the folder of scripts/peers.sh");
+                       peer.folder.empty() ? "PATH" : "the folder of scripts/measure/peers.sh");
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// Calls that callgrind counts: all-reduces of 8 B on one rank, so that none waits. See scripts/instructions.sh.
+// Calls that callgrind counts: all-reduces of 8 B on one rank, so that none waits. See scripts/measure/instructions.sh.
 #include <stddef.h>
 #include <valgrind/callgrind.h>
 

@@ -10,7 +10,7 @@ It looks for libtutti.so in this order:
 The library is copied into the module's folder, where the module finds it wherever the package is installed.
 
 The modules are named after PyTorch's version (python/tutti_torch/_builds.py), so one package can have those of several
-versions: scripts/torch_wheel.sh builds for each into one folder.
+versions: scripts/release/torch_wheel.sh builds for each into one folder.
 
 If PyTorch has CUDA, a second module supports tensors on GPUs. It needs the headers of CUDA's runtime, found in
     PyTorch's folder     pip's package nvidia-cuda-runtime, required by PyTorch's wheels (nvidia/cu13, or cuda_runtime)

@@ -23,8 +23,8 @@ scripts/gpu_kit.sh rehearse --kit "$work/kit" --out "$work/results"
 
 calls=("$work/results/gpu_correct.json" "$work/results/gpu_measure.json" "$work/results/gpu_compare.json")
 # The results of a rehearsal must not be accepted as measurements.
-! scripts/gpu_tables.py "${calls[@]}" >/dev/null 2>&1 || fail "tables were made from a rehearsal"
-scripts/gpu_tables.py "${calls[@]}" --rehearsal >"$work/tables.md"
+! scripts/docs/gpu_tables.py "${calls[@]}" >/dev/null 2>&1 || fail "tables were made from a rehearsal"
+scripts/docs/gpu_tables.py "${calls[@]}" --rehearsal >"$work/tables.md"
 # Tutti's own libnccl replaces NCCL, with ranks as threads that share the device. It must be measured and named.
 grep -qE 'NCCL_MULTI_RANK_GPU_ENABLE=1; TUTTI.S OWN' "$work/tables.md" || fail "it is not said what NCCL was"
 grep -qE '^\| what \| 4K \| 64K \|$' "$work/tables.md" || { cat "$work/tables.md" && fail "the copies have other sizes"; }

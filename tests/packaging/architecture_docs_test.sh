@@ -5,9 +5,9 @@
 set -euo pipefail
 modules=$1
 cd "$2"
-diff docs/pictures/modules.svg <(python3 scripts/draw_modules.py "$modules") ||
+diff docs/pictures/modules.svg <(python3 scripts/docs/draw_modules.py "$modules") ||
   { echo "docs/pictures/modules.svg is out of date: run scripts/docs.sh" && exit 1; }
-diff docs/pictures/walk.svg <(python3 scripts/draw_walk.py) ||
+diff docs/pictures/walk.svg <(python3 scripts/docs/draw_walk.py) ||
   { echo "docs/pictures/walk.svg is out of date: correct docs/walk.tsv and run scripts/docs.sh" && exit 1; }
 # Tests, and figures about certain algorithms, name them; NCCL's words for algorithms stand for certain ones.
 named=$(grep -rnE 'tuttiAlgorithm[A-Z]' --include='*.cc' --include='*.h' --include='*.cu' --include='*.cuh' \

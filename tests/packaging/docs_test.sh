@@ -24,7 +24,7 @@ done
 
 pictures=$(mktemp -d)
 trap 'rm -rf "$pictures"' EXIT
-python3 -B scripts/draw_performance.py "$pictures"
+python3 -B scripts/docs/draw_performance.py "$pictures"
 for picture in "$pictures"/*; do
   cmp -s "$picture" "docs/pictures/${picture##*/}" || fail "docs/pictures/${picture##*/} is out of date: run scripts/docs.sh"
 done

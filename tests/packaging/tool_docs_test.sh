@@ -10,7 +10,8 @@ trap 'rm -r "$scratch"' EXIT
 
 # made_part PAGE NAME: prints the text between the markers of that name.
 made_part() { sed -n "/^<!-- made: $2 -->\$/,/^<!-- end: $2 -->\$/p" "$1" | sed '1d;$d'; }
-diff docs/notebook/topology/rings.csv <("$tutti" topo --table topology/testdata | awk -f scripts/markdown_csv.awk) ||
+diff docs/notebook/topology/rings.csv \
+  <("$tutti" topo --table topology/testdata | awk -f scripts/docs/markdown_csv.awk) ||
   { echo "docs/notebook/topology/rings.csv is out of date: run scripts/docs.sh" && exit 1; }
 diff <(made_part docs/settings.md settings) <("$tutti" settings --markdown) ||
   { echo "docs/settings.md is out of date: run scripts/docs.sh" && exit 1; }

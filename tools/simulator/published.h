@@ -1,5 +1,5 @@
-// Published measurements next to the simulator's predictions, from which scripts/draw_published.py makes the tables and
-// the picture of docs/simulator.md.
+// Published measurements next to the simulator's predictions, from which scripts/docs/draw_published.py makes the
+// tables and the picture of docs/simulator.md.
 //
 // Thread-safety: pure functions.
 #pragma once

@@ -50,7 +50,7 @@ declares_what_it_exports() {
 
 # docs/nccl.md has the table as it is made from functions.tsv.
 is_documented() {
-  "$source_dir/scripts/nccl_functions.py" table >"$work/table"
+  "$source_dir/scripts/docs/nccl_functions.py" table >"$work/table"
   sed -n '/^<!-- made: nccl functions -->$/,/^<!-- end: nccl functions -->$/{/^<!-- /!p}' "$source_dir/docs/nccl.md" |
     diff "$work/table" -
 }

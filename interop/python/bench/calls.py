@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what an all-reduce costs from Python and from C, with Tutti and with mpi4py on today's MPIs.
 
-    scripts/wheels.sh && interop/python/bench/calls.py [--rounds 15] [--json FILE]
+    scripts/release/wheels.sh && interop/python/bench/calls.py [--rounds 15] [--json FILE]
 
 Takes the wheel of build/wheels and the libtutti.so of build/release. Installs NumPy, mpi4py and the MPIs from PyPI into
 build/python_bench. All take turns: each round runs every program once, and begins with another one. Prints a table, and the
@@ -72,7 +72,7 @@ def programs():
     library = ROOT / "build/release"
     wheels = sorted((ROOT / "build/wheels/wheels").glob("*.whl"))
     if not wheels or not (library / "libtutti.so").exists():
-        sys.exit("there is no wheel: run scripts/wheels.sh")
+        sys.exit("there is no wheel: run scripts/release/wheels.sh")
     tutti = environment("tutti", "numpy")
     run(tutti / "bin/pip", "install", "--quiet", "--no-index", "--no-deps", "--force-reinstall", "--find-links",
         wheels[0].parent, "tutti")

@@ -24,7 +24,7 @@ def test_every_block_runs():
 
 def test_the_reference_has_the_compiled_docstrings():
     folder = pathlib.Path(__file__).resolve().parents[1]
-    script = folder.parents[1] / "scripts/python_reference.py"
+    script = folder.parents[1] / "scripts/docs/python_reference.py"
     spec = importlib.util.spec_from_file_location("python_reference", script)
     reference = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(reference)

@@ -10,7 +10,7 @@ build=$(cd "$3" && pwd)
 tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 shift 3
 
-TUTTI_LIBRARY=$library PYTHON=$python "$tests/../../../scripts/wheels.sh" "$build"
+TUTTI_LIBRARY=$library PYTHON=$python "$tests/../../../scripts/release/wheels.sh" "$build"
 # Debian's PyTorch is tested, too, where it is installed.
 [ -x "$build/tests/bin/python" ] || "$python" -m venv --system-site-packages "$build/tests"
 "$build/tests/bin/pip" install --quiet --disable-pip-version-check pytest numpy ml_dtypes mypy || {

@@ -1,5 +1,5 @@
-/* A network plug-in with one of the tables of another: scripts/net_plugins.sh builds it for each version in turn
- * (-DTABLE=ncclNetPlugin_v10), so that the older tables of a plug-in are used, too. ONE_TABLE_OF names the other. */
+/* A network plug-in with one of the tables of another: scripts/interop/net_plugins.sh builds it for each version in
+ * turn (-DTABLE=ncclNetPlugin_v10), so that the older tables of a plug-in are used, too. ONE_TABLE_OF names the other. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>

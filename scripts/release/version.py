@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 FULL, MINOR = r"\d+\.\d+\.\d+", r"\d+\.\d+"
 # Each file with what is before the version there, as a regular expression, and whether the patch number is part of it.
 PLACES = (

@@ -2,7 +2,7 @@
 # Inspects the compiled kernels and prints a table, with a row for every architecture of a build, as in
 # docs/notebook/gpu/compiler.md.
 #
-#   scripts/kernels.sh [--fetch] [BUILD_DIR]     default: build/release
+#   scripts/test/kernels.sh [--fetch] [BUILD_DIR]     default: build/release
 #     --fetch      where there is no disassembler, installs NVIDIA's from PyPI into the build
 #
 # Registers and stack come from the cubins. The other figures are counts in a disassembly: 128-bit loads and stores of
@@ -22,7 +22,7 @@
 set -euo pipefail
 
 [[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^set/p' "$0" | sed '/^set/d; s/^# \{0,1\}//'; exit 0; }
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 fetch=
 [[ ${1:-} != --fetch ]] || { fetch=yes && shift; }
 build=${1:-$root/build/release}

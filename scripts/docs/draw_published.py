@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes docs/simulator.md's comparison with published measurements from the table that the simulator prints:
 
-    tutti simulate --published selection/simulator/testdata/published.csv | scripts/draw_published.py docs
+    tutti simulate --published selection/simulator/testdata/published.csv | scripts/docs/draw_published.py docs
 
 It writes all rows to docs/notebook/simulator/published.csv, draws their errors in docs/pictures/simulator-published.svg, and
 prints the tables of the page. The protocol and the chunk of a row are the fastest ones.

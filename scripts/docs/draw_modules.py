@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the modules of a build and their dependencies, for docs/architecture.md.
 
-    scripts/draw_modules.py BUILD_DIR/modules.tsv >docs/pictures/modules.svg
+    scripts/docs/draw_modules.py BUILD_DIR/modules.tsv >docs/pictures/modules.svg
 
 Each module has a row, the highest module first, and a column, which meets its row on the diagonal. A dot in a module's
 row marks, by its column, a module that this module names in its CMakeLists.txt. All dots are above the diagonal,

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs programs of MPI that are not ours with the layer libtutti_pmpi and without it (docs/mpi.md): Intel's IMB-MPI1,
 # mpi4py's own tests, and hpcc where it is installed; on Intel MPI, MPICH 5 and Open MPI 5 from PyPI.
-#   scripts/mpi.sh FOLDER [BUILD_DIR] [STEP...]
+#   scripts/interop/mpi_programs.sh FOLDER [BUILD_DIR] [STEP...]
 # Installs and builds into FOLDER what is not there yet (1 GB, from PyPI and GitHub), and leaves nothing elsewhere.
 # BUILD_DIR (default build/release) holds a build of Tutti with the layers. STEP, default all:
 #   check    IMB's collectives with IMB's own checks, with the layer: an error for each wrong cell
@@ -15,7 +15,7 @@
 # Exits with 1 if a result with the layer is wrong, or a test passes only without it.
 set -euo pipefail
 [[ $# -ge 1 ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit 2; }
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 shift
@@ -28,7 +28,7 @@ steps=${*:-check mpi4py hpcc times}
 read -ra mpis <<<"${MPIS:-impi mpich5 openmpi5}"
 say() { echo "[mpi] $*"; }
 
-"$root/scripts/peers.sh" "$folder/peers"
+"$root/scripts/measure/peers.sh" "$folder/peers"
 [[ -d $folder/imb ]] || git clone --quiet --depth 1 https://github.com/intel/mpi-benchmarks "$folder/imb"
 
 # One IMB per ABI: "mpich" for Intel MPI and MPICH 5, "openmpi". `define` is -DCHECK, or nothing.
@@ -58,7 +58,7 @@ fi
 
 failures=0
 for step in $steps; do
-  python3 "$root/scripts/mpi_compare.py" "$step" --folder "$folder" --layers "$build/interop/pmpi" \
+  python3 "$root/scripts/interop/mpi_programs.py" "$step" --folder "$folder" --layers "$build/interop/pmpi" \
     --data "$root/docs/notebook/frameworks" --repeats "${REPEATS:-9}" --sync "${SYNC:-on}" --ranks ${RANKS:-2 4} --mpis "${mpis[@]}" || failures=1
 done
 exit "$failures"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs programs of MPI with the layer libtutti_pmpi and without it; scripts/mpi.sh installs them and says how."""
+"""Runs programs of MPI with the layer libtutti_pmpi and without it; mpi_programs.sh installs them and says how."""
 import argparse
 import csv
 import math
@@ -21,7 +21,7 @@ MPI4PY_LEFT_OUT = ["-e", "spawn", "-e", "dynproc"]
 
 
 class Mpi:
-    """One of the MPIs of scripts/peers.sh."""
+    """One of the MPIs of scripts/measure/peers.sh."""
 
     def __init__(self, name, options):
         self.name = name
@@ -157,7 +157,7 @@ def times(options):
     with open(path, "w", newline="", encoding="utf-8") as file:
         commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
         file.write(f"# {platform.machine()}, {os.cpu_count()} cores, {commit.stdout.strip()}; SYNC={options.sync} "
-                   f"scripts/mpi.sh FOLDER times; medians of {options.repeats} runs\n")
+                   f"scripts/interop/mpi_programs.sh FOLDER times; medians of {options.repeats} runs\n")
         csv.writer(file, lineterminator="\n").writerows([header, *table])
     print(f"written: {path}")
     return True

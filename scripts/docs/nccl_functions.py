@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What libnccl.so.2 does with each of NCCL's functions, from interop/nccl/functions.tsv.
 
-  scripts/nccl_functions.py table              the table of docs/nccl.md
-  scripts/nccl_functions.py compare [VERSION]  what NVIDIA's NCCL of that version (default: the newest) has and we have
-                                               not, and the other way round; fetches its wheel from PyPI
-  scripts/nccl_functions.py compare FILE       likewise for a libnccl.so.2 that is at hand
+  scripts/docs/nccl_functions.py table              the table of docs/nccl.md
+  scripts/docs/nccl_functions.py compare [VERSION]  what NVIDIA's NCCL of that version (default: the newest) has and we
+                                                    have not, and the other way round; fetches its wheel from PyPI
+  scripts/docs/nccl_functions.py compare FILE       likewise for a libnccl.so.2 that is at hand
 
 `compare` exits with 1 if a function is missing.
 """
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import zipfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 FUNCTIONS = ROOT / "interop" / "nccl" / "functions.tsv"
 PACKAGE = "nvidia-nccl-cu13"
 WORDS = {"works": "as in NCCL", "differs": "differs", "refused": "refused"}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a command in a private Slurm: two nodes, node1 and node2, on this machine's loopback.
-#   scripts/slurm.sh COMMAND ARGS...     e.g. scripts/slurm.sh srun -N 2 -n 4 build/release/bench/tutti-bench all_reduce
+#   scripts/test/slurm.sh COMMAND ARGS...     e.g. srun -N 2 -n 4 build/release/bench/tutti-bench all_reduce
 # It takes Debian's packages slurmctld, slurmd, slurm-client and munge, but none of their services or files in /etc. The
 # host of a cluster (scripts/cluster.sh) keeps the daemons apart from the machine's network and processes. However the
 # script ends, nothing is left.
@@ -25,7 +25,7 @@ for program in munged slurmctld slurmd srun sinfo; do
 done
 if [ -z "${TUTTI_CLUSTER:-}" ]; then
   [ "$(id -u)" -eq 0 ] || skip "Slurm's daemons set their groups, which takes root (in a user namespace, too)"
-  exec "$(dirname "$0")/cluster.sh" --hosts 1 --each-host -- "$BASH" "$(realpath "$0")" "$@"
+  exec "$(dirname "$0")/../cluster.sh" --hosts 1 --each-host -- "$BASH" "$(realpath "$0")" "$@"
 fi
 
 folder=$(mktemp -d -p /dev/shm) # the cluster's, which ends with it

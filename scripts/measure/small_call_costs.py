@@ -2,13 +2,14 @@
 """Measures what each promise of a repeated small call costs: builds the library once as it is and once without each
 promise, and times calls of 8 B in a bare loop.
 
-    scripts/small_call_costs.py [--ranks 1,2,4] [--rounds 9] [--keep FOLDER]
+    scripts/measure/small_call_costs.py [--ranks 1,2,4] [--rounds 9] [--keep FOLDER]
 
 Works on a copy of HEAD in a temporary folder; about five minutes, and 1 GB. A library without a promise is good for
 nothing but this. Prints ns a call: the median over the rounds, in which the variants take turns.
 """
 import argparse
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -54,7 +55,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--keep", metavar="FOLDER", help="build in this folder and leave it")
     arguments = parser.parse_args()
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    root = pathlib.Path(__file__).resolve().parents[2]
 
     def run(*command, cwd=root):
         done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)

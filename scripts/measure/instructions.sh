@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Counts the instructions of one small call on one rank, by function.
-#   scripts/instructions.sh [BUILD_DIR]   default: build/release, which must be built. Needs valgrind
+#   scripts/measure/instructions.sh [BUILD_DIR]   default: build/release, which must be built. Needs valgrind
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 build=${1:-build/release}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -2,11 +2,11 @@
 # Trains the language model of examples/train_lm on one rank and with every split, on a fresh checkout: installs missing
 # packages, builds Release, trains, and reports how far each loss curve is from one rank's, and how much each split
 # sends.
-#   scripts/train.sh [STEPS]        200 steps by default
+#   scripts/measure/train.sh [STEPS]        200 steps by default
 # Writes the losses and their chart to build/release/train. Fails if a curve differs from one rank's by more than 1e-4
 # (relative), or if two deterministic runs differ in a bit.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 steps=${1:-200}
 
 scripts/setup.sh

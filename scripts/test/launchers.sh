@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Starts tutti-bench by real launchers: torchrun of the newest PyTorch on PyPI, and srun of a private Slurm. Every
 # result is checked; then ranks are killed, and strangers take ports. All of it is on this machine's loopback.
-#   scripts/launchers.sh [torchrun] [slurm]       both by default; installs what is missing and builds the bench
-#   scripts/launchers.sh --bench FILE ...         tests this tutti-bench instead
+#   scripts/test/launchers.sh [torchrun] [slurm]       both by default; installs what is missing and builds the bench
+#   scripts/test/launchers.sh --bench FILE ...         tests this tutti-bench instead
 # PyTorch goes into build/launchers. Outside this checkout it leaves only apt packages.
 # Exit status 77: a launcher cannot be had here, and what was tested passed; the last lines say which, and why.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 say() { echo "[launchers] $*"; }
@@ -41,7 +41,7 @@ reason=
 
 test_torchrun() {
   local folder=build/launchers
-  if ! scripts/torch.sh "$folder" ""; then
+  if ! scripts/interop/install_pytorch.sh "$folder" ""; then
     reason="PyTorch cannot be installed from PyPI, as the lines above say"
     return "$skipped"
   fi
@@ -53,7 +53,7 @@ test_torchrun() {
 test_slurm() {
   say "srun of Debian's Slurm"
   reason="no Slurm can run here, as the lines above say"
-  scripts/slurm.sh bench/slurm_test.sh "$bench"
+  scripts/test/slurm.sh bench/slurm_test.sh "$bench"
 }
 
 # A launcher whose packages are missing is left out below.

@@ -2,14 +2,14 @@
 # Starts programs of others on our libnccl on a machine without a GPU, with the fake GPU's driver and runtime
 # (testing/fake_gpu): the newest PyTorch with CUDA, vLLM's NCCL wrapper, CuPy's NCCL binding and nccl-tests. Prints a
 # line for each and exits with 1 unless all passed (docs/nccl_frameworks.md).
-#   scripts/frameworks.sh [--installed] [--record] FOLDER [BUILD_DIR]
+#   scripts/interop/frameworks.sh [--installed] [--record] FOLDER [BUILD_DIR]
 # Installs into FOLDER what is not there yet (6 GB, from PyPI and GitHub), and leaves nothing elsewhere. BUILD_DIR
 # (default build/release) holds a build of Tutti. If it lacks the fake GPU, because it was made without CUDA's headers,
 # the script makes a build in FOLDER, with the compiler and headers that PyPI has.
 #   --installed   installs nothing; exits with 77 if FOLDER lacks something. An empty FOLDER is $TUTTI_FRAMEWORKS_DIR
 #   --record      also writes docs/notebook/frameworks/nccl_frameworks.tsv (see libnccl.md there)
 #   PYTHON        the Python for the virtual environment, default python3
-#   NCCL_TESTS, NCCL_TESTS_RANKS   as in scripts/nccl-tests.sh; default all tests, with "2 4" ranks
+#   NCCL_TESTS, NCCL_TESTS_RANKS   as in scripts/interop/nccl_tests.sh; default all tests, with "2 4" ranks
 set -euo pipefail
 
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
@@ -31,12 +31,12 @@ if [[ -n $installed && -z ${1:-} ]]; then
   set -- "${TUTTI_FRAMEWORKS_DIR:-}" "${@:2}"
 fi
 if [[ -n $installed && -z $1 ]]; then
-  say "no folder is named: scripts/frameworks.sh FOLDER installs 6 GB of packages there, and this test uses them" \
-    "where TUTTI_FRAMEWORKS_DIR=FOLDER"
+  say "no folder is named: scripts/interop/frameworks.sh FOLDER installs 6 GB of packages there, and this test uses" \
+    "them where TUTTI_FRAMEWORKS_DIR=FOLDER"
   exit 77
 fi
 [[ $# -ge 1 && $# -le 2 ]] || { usage && exit 2; }
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 tests=$root/interop/nccl/tests/frameworks
 [[ -n $installed ]] || mkdir -p "$1"
 [[ -d $1 ]] || { say "there is no folder $1" && exit 77; }
@@ -87,14 +87,14 @@ has_module() {
 }
 if [[ -z $installed ]]; then
   { has_module torch && has_module cupy; } ||
-    attempt "PyTorch and CuPy" PyPI "$root/scripts/torch.sh" "$folder/python" "" numpy cupy-cuda13x
+    attempt "PyTorch and CuPy" PyPI "$root/scripts/interop/install_pytorch.sh" "$folder/python" "" numpy cupy-cuda13x
   [[ -x $python ]] || give_up "there is no $python: without it nothing can be tried"
   [[ -e $wrapper ]] || attempt "vLLM's wrapper" PyPI install_wrapper
   [[ -e $nccl_tests ]] || attempt nccl-tests GitHub fetch_nccl_tests
 else
   for needed in "$python" "$wrapper" "$nccl_tests"; do
     [[ -e $needed ]] && continue
-    say "$folder lacks ${needed#"$folder"/}: scripts/frameworks.sh $folder installs it"
+    say "$folder lacks ${needed#"$folder"/}: scripts/interop/frameworks.sh $folder installs it"
     exit 77
   done
 fi
@@ -181,7 +181,7 @@ run_nccl_tests() {
     return
   fi
   version=$(sed -n 's/.*NCCL_TESTS_VERSION *"\(.*\)".*/\1/p' "$nccl_tests"/src/common.* 2>/dev/null | head -n 1)
-  NCCL_TESTS_RANKS=$ranks JOBS=$(nproc) timeout "$limit" "$root/scripts/nccl-tests.sh" "$nccl_tests" "$build" \
+  NCCL_TESTS_RANKS=$ranks JOBS=$(nproc) timeout "$limit" "$root/scripts/interop/nccl_tests.sh" "$nccl_tests" "$build" \
     >"$log" 2>&1 || result=FAILED
   reached=$(awk '$2 == "devices" { printf "%s%s", separator, $1; separator = ", " }' "$log")
   [[ $result == passed ]] || reason=$(tail -n 1 "$log")

@@ -2,8 +2,9 @@
 """Measures what a change or a setting costs: alternates two builds of tutti-bench, or one build with two settings, on
 this machine.
 
-    scripts/compare.py BEFORE_BUILD_DIR AFTER_BUILD_DIR [--rounds 9] [--ranks 2,4,8] [--csv FILE] [-- BENCH_OPTIONS]
-    scripts/compare.py BUILD_DIR BUILD_DIR --before-with TUTTI_DATA_PROTECTION=none \\
+    scripts/measure/compare.py BEFORE_BUILD_DIR AFTER_BUILD_DIR [--rounds 9] [--ranks 2,4,8] [--csv FILE]
+        [-- BENCH_OPTIONS]
+    scripts/measure/compare.py BUILD_DIR BUILD_DIR --before-with TUTTI_DATA_PROTECTION=none \\
         --after-with TUTTI_DATA_PROTECTION=encrypt --collectives all_reduce --ranks 2 --sizes 8,16M,8 -- --hosts 2
 
 Measures all collectives of the host grid: all-reduce in and out of place, the others out of place; float sum; 8 B,

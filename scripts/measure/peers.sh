@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs today's MPIs from PyPI for comparisons: Intel MPI, MPICH 5 and Open MPI 5. Each gets a folder of its own, so
 # they disturb neither each other nor the system's packages. CMake finds them there (bench/CMakeLists.txt).
-#   scripts/peers.sh [FOLDER]    default: build/peers. Leaves nothing elsewhere, and needs no root
+#   scripts/measure/peers.sh [FOLDER]    default: build/peers. Leaves nothing elsewhere, and needs no root
 # An MPI that cannot be installed is named and left out.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 folder=${1:-build/peers}
 say() { echo "[peers] $*"; }
 

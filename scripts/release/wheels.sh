@@ -2,7 +2,7 @@
 # Builds the wheel of the Python package `tutti` (docs/python.md), which works alone: it contains libtutti.so and the
 # libraries that this one needs, except the C and C++ runtimes and drivers. Ends with an installation into an empty virtual
 # environment, and an all-reduce of four ranks from there.
-#   scripts/wheels.sh [FOLDER]     default: build/wheels; the wheels come into FOLDER/wheels
+#   scripts/release/wheels.sh [FOLDER]     default: build/wheels; the wheels come into FOLDER/wheels
 # PYTHON names the Pythons to build for, e.g. "python3.11 python3.12"; default: python3. TUTTI_LIBRARY names the
 # libtutti.so to use; default: that of build/release, which is built if it is missing.
 # What it needs from PyPI goes into FOLDER. Leaves nothing elsewhere, and needs no root.
@@ -14,7 +14,7 @@ case ${1:-} in
     exit 2
     ;;
 esac
-tree=$(cd "$(dirname "$0")/.." && pwd)
+tree=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "${1:-$tree/build/wheels}"
 folder=$(cd "${1:-$tree/build/wheels}" && pwd)
 say() { echo "[wheels] $*"; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the walk of a call through the modules, for docs/architecture.md.
 
-    scripts/draw_walk.py >docs/pictures/walk.svg        from the project's root
+    scripts/docs/draw_walk.py >docs/pictures/walk.svg        from the project's root
 
 Reads docs/walk.tsv: for each function its depth in the call tree, its file, and what it does. Fails if a function is not
 in its file, so the picture names nothing that has moved.

@@ -3,17 +3,17 @@
 # alone: it contains libtutti.so with the libraries that this one needs, and an extension for each PyTorch given, of
 # which the import takes the one that fits. Ends with an installation beside each PyTorch, where two ranks train a model
 # by DistributedDataParallel, and with an import beside a PyTorch that the wheel is not built for.
-#   scripts/torch_wheel.sh FOLDER PYTHON...    the wheel comes into FOLDER/wheels
-# Each PYTHON has a PyTorch (scripts/torch.sh installs one), and all are of one version of Python. They stay as they are.
-# TUTTI_LIBRARY names the libtutti.so to use; default: that of build/release, which is built if it is missing.
-# What it needs from PyPI goes into FOLDER. Leaves nothing elsewhere, and needs no root.
-# Exit status 77: something cannot be had from PyPI; the last line says so.
+#   scripts/release/torch_wheel.sh FOLDER PYTHON...    the wheel comes into FOLDER/wheels
+# Each PYTHON has a PyTorch (scripts/interop/install_pytorch.sh installs one), and all are of one version of Python.
+# They stay as they are. TUTTI_LIBRARY names the libtutti.so to use; default: that of build/release, which is built if
+# it is missing. What it needs from PyPI goes into FOLDER. Leaves nothing elsewhere, and needs no root. Exit status 77:
+# something cannot be had from PyPI; the last line says so.
 set -euo pipefail
 if [ $# -lt 2 ]; then
   sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
   exit 2
 fi
-tree=$(cd "$(dirname "$0")/.." && pwd)
+tree=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 shift

@@ -2,7 +2,7 @@
 """Prints the end of scripts/test.sh: each part with its minutes, the skipped tests with their reasons, and the failed
 ones with their last lines. Exits with 1 if a part failed.
 
-    test_summary.py FOLDER
+    scripts/test/summary.py FOLDER
 
 FOLDER has `parts`, a line for each: name, exit status (77: skipped), seconds and last line of output, between tabs; and
 for each part that ran tests what ctest wrote: PART.xml, and PART-alone.xml for those that ran again alone.

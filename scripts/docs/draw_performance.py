@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Draws the pictures of docs/performance.md and of its notes from docs/notebook/performance/*.csv.
 
-    scripts/draw_performance.py docs/pictures
-    scripts/draw_performance.py reduce GRID.json >docs/notebook/performance/peers_NAME.csv
+    scripts/docs/draw_performance.py docs/pictures
+    scripts/docs/draw_performance.py reduce GRID.json >docs/notebook/performance/peers_NAME.csv
 
 The second form reduces the output of `tutti-bench grid --json` to the medians that the pictures need. Add the date, the
 commit and the command to the first line of the file.
@@ -13,7 +13,7 @@ import math
 import pathlib
 import sys
 
-DATA = pathlib.Path(__file__).resolve().parent.parent / "docs/notebook/performance"
+DATA = pathlib.Path(__file__).resolve().parents[2] / "docs/notebook/performance"
 # Name, colour (of Okabe and Ito, who chose them for the colour-blind) and marker.
 LIBRARIES = {"tutti": ("Tutti", "#d55e00", "circle"), "impi": ("Intel MPI", "#0072b2", "square"),
              "openmpi5": ("Open MPI 5", "#009e73", "up"), "openmpi": ("Open MPI 4.1", "#56b4e9", "down"),

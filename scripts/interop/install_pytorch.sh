@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs PyTorch from PyPI into a virtual environment (6 GB, because on x86-64 it brings CUDA's libraries). What is
 # there already is kept.
-#   scripts/torch.sh FOLDER VERSION [PACKAGES]     VERSION may be empty: the newest
+#   scripts/interop/install_pytorch.sh FOLDER VERSION [PACKAGES]     VERSION may be empty: the newest
 # Leaves nothing elsewhere, and needs no root. PYTHON names the Python to use; default: python3.
 set -euo pipefail
 if [ $# -lt 2 ]; then

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs the fuzz targets for a given time, and keeps their corpora.
-#   scripts/fuzz.sh [--hours H | --minutes M] [TARGET...]     default: all targets, an hour each
+#   scripts/test/fuzz.sh [--hours H | --minutes M] [TARGET...]     default: all targets, an hour each
 # Each target starts from its seeds and the corpus of earlier runs (build/fuzz/corpus/TARGET), and the corpus is
 # minimised at the end. Prints executions, features and coverage, and the inputs that fail
 # (build/fuzz/findings/TARGET-...). The exit status is 0 only if no input fails.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 

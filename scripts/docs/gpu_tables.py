@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the tables of docs/gpu.md and docs/notebook/gpu, as Markdown, from what scripts/gpu_kit.sh brought back.
 
-    scripts/gpu_tables.py [PART] gpu_correct.json gpu_measure.json gpu_compare.json [--rehearsal]
+    scripts/docs/gpu_tables.py [PART] gpu_correct.json gpu_measure.json gpu_compare.json [--rehearsal]
 
 PART is one of --summary (docs/gpu.md), --tests, --results, --predictions (the notes); default: all. Any of the three files
 may be missing. A rehearsal measures nothing and is refused without --rehearsal. Predicted times are those of
@@ -14,7 +14,7 @@ import re
 import sys
 from collections import defaultdict
 
-DATA = pathlib.Path(__file__).resolve().parent.parent / "docs/notebook/gpu"
+DATA = pathlib.Path(__file__).resolve().parents[2] / "docs/notebook/gpu"
 
 GB_PER_S = 1e3  # bytes per microsecond
 KIB = 1024

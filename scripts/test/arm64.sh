@@ -2,14 +2,14 @@
 # Builds the library, the tutti tool and the tests for 64-bit ARM with Debian's cross compiler, and runs the quick tests
 # under qemu-user. CONTRIBUTING.md says what this proves and what it does not. A test that the emulator cannot run is
 # skipped and says why (testing/surroundings.h).
-#   scripts/arm64.sh                     installs what is missing, builds, runs the tool and the tests
-#   scripts/arm64.sh --build             only builds the library and the tests
-#   scripts/arm64.sh ... -- CTEST-ARGS   e.g. -- -R Reduce
+#   scripts/test/arm64.sh                     installs what is missing, builds, runs the tool and the tests
+#   scripts/test/arm64.sh --build             only builds the library and the tests
+#   scripts/test/arm64.sh ... -- CTEST-ARGS   e.g. -- -R Reduce
 # The libraries for ARM64 are unpacked into build/arm64-libraries, so the system gets no second architecture. Outside
 # this checkout it leaves only apt packages.
 # Exit status 77: this machine cannot do it; the last line says why.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 say() { echo "[arm64] $*"; }

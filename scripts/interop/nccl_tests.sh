@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs NVIDIA's nccl-tests with our libnccl on a machine without a GPU.
 #
-#   scripts/nccl-tests.sh NCCL_TESTS_DIR [BUILD_DIR]
+#   scripts/interop/nccl_tests.sh NCCL_TESTS_DIR [BUILD_DIR]
 #
 # NCCL_TESTS_DIR is a checkout of https://github.com/NVIDIA/nccl-tests; BUILD_DIR (default build) holds a build of Tutti
 # with its tests. nvcc compiles the unchanged nccl-tests against our nccl.h, and they are linked with our libnccl and
@@ -18,7 +18,7 @@ set -euo pipefail
 
 [[ $# -ge 1 && -f $1/src/common.cu ]] || { sed -n '2,/^set/p' "$0" | sed '/^set/d; s/^# \{0,1\}//'; exit 2; }
 source=$(cd "$1" && pwd)
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${2:-$root/build}" && pwd)
 library=${NCCL_LIB:-$build/interop/nccl/lib}
 fake_gpu=$build/testing/fake_gpu

@@ -2,14 +2,15 @@
 # Runs Tutti over net plug-ins that others have written (docs/running.md), with ranks as on two hosts: two processes, two
 # threads of one process, and two processes of two threads. It fetches nothing: the sources come from the caller, and
 # what it builds of them lies in build/net_plugins.
-#   scripts/net_plugins.sh --nccl NCCL                     NCCL's example plug-in, of a source tree of NCCL
-#   scripts/net_plugins.sh --ofi OFI --libfabric FABRIC    aws-ofi-nccl over libfabric's tcp, of two source trees; needs
-#                          [--cuda CUDA]                   CUDA's headers, autoconf, automake, libtool and hwloc
-#   scripts/net_plugins.sh --plugin FILE                   any built plug-in, with the environment as it is
+#   scripts/interop/net_plugins.sh --nccl NCCL       NCCL's example plug-in, of a source tree of NCCL
+#   scripts/interop/net_plugins.sh --ofi OFI --libfabric FABRIC [--cuda CUDA]
+#                                                    aws-ofi-nccl over libfabric's tcp, of two source trees; needs CUDA's
+#                                                    headers, autoconf, automake, libtool and hwloc
+#   scripts/interop/net_plugins.sh --plugin FILE     any built plug-in, with the environment as it is
 # BUILD (build/release) is a folder with a build of Tutti. aws-ofi-nccl wants a CUDA runtime although it is to carry host
 # memory; where there is no GPU, the one of tests/transports/plugin refuses what it is asked.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 build=$PWD/${BUILD:-build/release}
 made=$PWD/build/net_plugins
 bench=$build/bench/tutti-bench

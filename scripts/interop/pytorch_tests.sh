@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs PyTorch's own tests of distributed backends on Tutti and Gloo, with a PyTorch from PyPI (docs/pytorch.md).
-#   scripts/pytorch.sh FOLDER [VERSION [TESTS]]      e.g. scripts/pytorch.sh /tmp/pytorch 2.15.0
+#   scripts/interop/pytorch_tests.sh FOLDER [VERSION [TESTS]]      e.g. /tmp/pytorch 2.15.0
 # Creates a virtual environment in FOLDER (6 GB), installs PyTorch (default: the newest) and this tree's backend there,
 # and runs interop/torch/suites.sh; TESTS is its folder of PyTorch's tests. The output goes to FOLDER/results.
 set -euo pipefail
@@ -8,13 +8,13 @@ if [ $# -lt 1 ] || [ $# -gt 3 ]; then
   sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
   exit 2
 fi
-tree=$(cd "$(dirname "$0")/.." && pwd)
+tree=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 
 python=$folder/python/bin/python
 # setuptools and ninja, because the backend is built outside pip's isolated environment, which would hide PyTorch.
-"$tree/scripts/torch.sh" "$folder/python" "${2:-}" numpy expecttest setuptools ninja
+"$tree/scripts/interop/install_pytorch.sh" "$folder/python" "${2:-}" numpy expecttest setuptools ninja
 [ -e "$tree/build/release/libtutti.so" ] || (cd "$tree" && scripts/build.sh release tutti)
 TUTTI_HOME="$tree/build/release" "$python" -m pip install -q --no-build-isolation --no-deps --force-reinstall \
   "$tree/interop/torch"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Makes Debian packages of a build: tutti (the library, its header, the files for find_package and pkg-config),
 # tutti-tools and tutti-nccl. Then installs them into an empty root, builds a program against them, and removes them again.
-#   scripts/deb.sh [BUILD_DIR]      default: build/release, which is built if it is not there
+#   scripts/release/deb.sh [BUILD_DIR]      default: build/release, which is built if it is not there
 # The packages lie in BUILD_DIR/deb. Install them with `apt install BUILD_DIR/deb/*.deb`, which fetches what they need.
 # Status 77: there is no dpkg here, or this user may not install.
 set -euo pipefail
 [[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^set/p' "$0" | sed '/^set/d; s/^# \{0,1\}//'; exit 0; }
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build/release}
 for tool in dpkg dpkg-deb dpkg-shlibdeps cpack; do
   command -v "$tool" >/dev/null || { echo "$0: there is no $tool" >&2 && exit 77; }
