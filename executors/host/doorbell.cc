@@ -11,8 +11,6 @@
 #include <climits>
 #include <ctime>
 
-#include "transports/progress/network.h"
-
 namespace tutti::host {
 namespace {
 
@@ -42,7 +40,7 @@ void WakeAll(shm::Fabric& fabric) {
   }
 }
 
-Sleeper::Sleeper(shm::Fabric& fabric) : fabric_(fabric) {
+Sleeper::Sleeper(shm::Fabric& fabric, progress::NetworkEngine* network) : fabric_(fabric), network_(network) {
   const bool registered = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
   fabric_.control(fabric_.rank()).hears_barriers.store(registered ? 1 : 0, std::memory_order_relaxed);
 }
@@ -56,7 +54,7 @@ bool Sleeper::AllHearBarriers() const {
 Sleeper::Alarm Sleeper::SetAlarm() {
   auto& control = fabric_.control(fabric_.rank());
   Alarm alarm;
-  if (auto* const network = fabric_.network()) alarm.own_bell = network->TakeBell();
+  if (network_ != nullptr) alarm.own_bell = network_->TakeBell();
   if (!guarded_.load(std::memory_order_relaxed)) guarded_.store(AllHearBarriers(), std::memory_order_relaxed);
   alarm.bell = control.doorbell.load(std::memory_order_acquire);
   control.sleeping.fetch_add(1, std::memory_order_relaxed);
@@ -68,7 +66,7 @@ Sleeper::Alarm Sleeper::SetAlarm() {
 bool Sleeper::Wait(const Alarm& alarm, std::chrono::microseconds limit) {
   const bool guarded = guarded_.load(std::memory_order_relaxed);
   const auto sleep = guarded ? limit : std::min(limit, kUnguardedSleep);
-  if (auto* const network = fabric_.network()) return network->Sleep(alarm.own_bell, sleep) || !guarded;
+  if (network_ != nullptr) return network_->Sleep(alarm.own_bell, sleep) || !guarded;
   const timespec time{sleep.count() / 1'000'000, sleep.count() % 1'000'000 * 1000};
   return Futex(fabric_.control(fabric_.rank()).doorbell, FUTEX_WAIT, alarm.bell, &time) == 0 || errno != ETIMEDOUT ||
          !guarded;
@@ -77,7 +75,7 @@ bool Sleeper::Wait(const Alarm& alarm, std::chrono::microseconds limit) {
 void Sleeper::ClearAlarm(const Alarm& alarm) {
   fabric_.sleepers().fetch_sub(1, std::memory_order_relaxed);
   fabric_.control(fabric_.rank()).sleeping.fetch_sub(1, std::memory_order_relaxed);
-  if (auto* const network = fabric_.network()) network->ReturnBell(alarm.own_bell);
+  if (network_ != nullptr) network_->ReturnBell(alarm.own_bell);
 }
 
 }  // namespace tutti::host

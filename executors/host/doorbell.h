@@ -33,6 +33,7 @@
 #include <atomic>
 #include <chrono>
 
+#include "transports/progress/network.h"
 #include "transports/shm/fabric.h"
 
 namespace tutti::host {
@@ -50,7 +51,8 @@ inline void WakeSleepers(shm::Fabric& fabric) { WakeSleepers(fabric, fabric.slee
 
 class Sleeper {
  public:
-  explicit Sleeper(shm::Fabric& fabric);
+  // `network`: the fabric's; null where all ranks are on one host.
+  Sleeper(shm::Fabric& fabric, progress::NetworkEngine* network);
 
   // Sleeps until rung, or `limit` has passed, or `ready()` is true after the alarm was set. False: there was no ring.
   template <typename Ready>
@@ -72,6 +74,7 @@ class Sleeper {
   bool AllHearBarriers() const;
 
   shm::Fabric& fabric_;
+  progress::NetworkEngine* const network_;
   std::atomic<bool> guarded_{false};  // every process of the host executes our barriers; stays true
 };
 

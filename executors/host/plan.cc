@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/numbers/datatype.h"
 #include "base/numbers/rounding.h"
-#include "transports/progress/network.h"
 
 namespace tutti::host {
 namespace {
@@ -58,12 +57,12 @@ bool Plan::IsOnePass() const {
 }
 
 BoundOperand Plan::BindOperand(const schedule::Operand& operand, bool written, int channel, shm::Fabric& fabric,
-                               int fabric_channel) const {
+                               int fabric_channel) {
   BoundOperand bound{operand.kind, operand.scaled, schedule::IsSlot(operand.kind)};
   if (operand.kind == schedule::OperandKind::to || operand.kind == schedule::OperandKind::from) {
     bound.peer = operand.peer;
     bound.by_network = !fabric.is_local(operand.peer);
-    if (bound.by_network) fabric.network()->Need(operand.peer);
+    if (bound.by_network) network_peers_.push_back(operand.peer);
   }
   switch (operand.kind) {
     case schedule::OperandKind::input:

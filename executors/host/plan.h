@@ -66,6 +66,8 @@ class Plan {
   const schedule::ProtocolConfig& config() const { return config_; }
   tuttiDataType_t type() const { return type_; }
   std::span<const BoundChannel> channels() const { return channels_; }
+  // Ranks of other hosts that its slots go to or come from; some more than once.
+  const std::vector<int>& network_peers() const { return network_peers_; }
   host_kernels::ReduceFunction reduce() const { return reduce_; }
   int divisor() const { return divisor_; }
   // One channel of one lane, whose steps run once each, in slots that carry their data.
@@ -80,7 +82,7 @@ class Plan {
   bool IsOnePass() const;
   void Bind(const schedule::Channel& channel, int index, shm::Fabric& fabric, int fabric_channel);
   BoundOperand BindOperand(const schedule::Operand& operand, bool written, int channel, shm::Fabric& fabric,
-                           int fabric_channel) const;
+                           int fabric_channel);
 
   schedule::Schedule schedule_;
   schedule::Extents extents_;
@@ -93,6 +95,7 @@ class Plan {
   std::vector<BoundChannel> channels_;
   // The operands of each lane. BoundStep's spans point into them. Together, so that a small message touches few pages.
   std::vector<std::vector<BoundOperand>> operands_;
+  std::vector<int> network_peers_;
   std::size_t fetch_bytes_ = 0;
   std::size_t footprint_ = 0;
 };

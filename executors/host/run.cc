@@ -11,8 +11,8 @@ static_assert(schedule::kMaxReads <= host_kernels::kMaxReduceSources &&
                   schedule::kMaxWrites <= host_kernels::kMaxReduceDestinations,
               "a step fits one reduction");
 
-Run::Run(const Plan& plan, shm::Fabric& fabric, const WindowMap& windows)
-    : plan_(plan), fabric_(fabric), windows_(windows), states_(plan.channels().size()) {
+Run::Run(const Plan& plan, shm::Fabric& fabric, progress::NetworkEngine* network, const WindowMap& windows)
+    : plan_(plan), fabric_(fabric), network_(network), windows_(windows), states_(plan.channels().size()) {
   for (std::size_t c = 0; c < states_.size(); ++c) {
     states_[c].lanes.resize(plan.channels()[c].lanes.size());
     states_[c].scratch.resize(plan.scratch_bytes());
@@ -372,7 +372,7 @@ void Run::Recall() {
       for (auto* fill : lane.fills) fill->Recall();
     }
   }
-  if (auto* const network = fabric_.network(); network != nullptr && referred) network->Recall();
+  if (network_ != nullptr && referred) network_->Recall();
 }
 
 // Whether the slots that this rank filled are drained: all, or those that the network takes.

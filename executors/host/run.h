@@ -56,8 +56,8 @@ class Run {
  public:
   using Progress = host::Progress;
 
-  // `plan` and `fabric` outlive the run; a run is reused for every call of its plan.
-  Run(const Plan& plan, shm::Fabric& fabric, const WindowMap& windows);
+  // All outlive the run, which is reused for every call of its plan. `network`: see Sleeper.
+  Run(const Plan& plan, shm::Fabric& fabric, progress::NetworkEngine* network, const WindowMap& windows);
 
   // REQUIRES: not running. `bind(launch)` sets what this call differs in from a default Launch; afterwards advance
   // every channel until done.
@@ -159,6 +159,7 @@ class Run {
 
   const Plan& plan_;
   shm::Fabric& fabric_;
+  progress::NetworkEngine* const network_;
   const WindowMap& windows_;
   Launch launch_;
   RemoteAccess input_here_, output_here_;  // as the network engine reaches them

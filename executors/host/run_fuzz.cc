@@ -114,7 +114,7 @@ void Fuzz(std::span<const std::byte> input) {
   const std::size_t bytes = (choices.Next<std::uint16_t>() % kMostBytes) / SizeOf(type) * SizeOf(type);
   const auto extents = schedule::UniformExtents(request.collective, 2, schedule->blocks, bytes);
   const Plan plan(*schedule, extents, config, type, tuttiSum, beside.fabric(), 0);
-  Run run(plan, beside.fabric(), window);
+  Run run(plan, beside.fabric(), nullptr, window);
 
   // Long enough for a tensor of this size in which every other run of elements belongs to another tensor.
   std::vector<std::byte> in(4 * bytes + 16), out(4 * bytes + 16);

@@ -31,7 +31,7 @@ class RunBesideStranger : public ::testing::Test {
     const auto extents = schedule::UniformExtents(schedule::Collective::broadcast, 2, schedule->blocks, bytes);
     plan_ = std::make_unique<Plan>(*schedule, extents, schedule::ProtocolConfig{protocol, bytes, fetches_}, tuttiUint8,
                                    tuttiSum, beside_.fabric(), 0);
-    run_ = std::make_unique<TheRun>(*plan_, beside_.fabric(), window_);
+    run_ = std::make_unique<TheRun>(*plan_, beside_.fabric(), nullptr, window_);
     output_.assign(bytes, std::byte{0});
     run_->Start([&](Launch& launch) {
       launch.input = launch.output = output_.data();

@@ -6,7 +6,7 @@
 
 #include "algorithms/builders/records.h"
 #include "base/numbers/datatype.h"
-#include "src/diagnostics/patience.h"
+#include "base/threads/patience.h"
 #include "src/launch/handle.h"
 
 namespace tutti::api {
@@ -21,7 +21,7 @@ std::optional<Error> Finalise(tuttiComm* comm, std::string_view call) {
   const launch::Asking asking(comm);
   auto& handle = asking.handle();
   handle.life.Finalise();
-  diagnostics::Patience patience;
+  Patience patience;
   for (;;) {
     const auto state = handle.life.Look();
     if (state.aborting()) launch::ThrowGone();
@@ -122,7 +122,7 @@ tuttiResult_t tuttiCommAbort(tuttiComm_t comm) {
       return;
     }
     // Another call frees the communicator; nothing it still waits for can block forever.
-    diagnostics::Patience patience;
+    Patience patience;
     while (!handle->life.Look().retired()) patience.Pause();
   });
 }

@@ -68,8 +68,8 @@ void Communicator::SetUp(Deadline deadline) {
   network_ = init::ConnectHosts(*fabric_, control_plane_->roster(), control_plane_->data_key(), options_.settings,
                                 processors.crowding, MakeAllGather());
   membership_agreement_ = MakeMembershipAgreement(hosts);
-  failure_detector_ = std::make_unique<diagnostics::FailureDetector>(*fabric_, control_plane_->roster(), options_.name,
-                                                                     options_.settings.operation_timeout());
+  failure_detector_ = std::make_unique<diagnostics::FailureDetector>(
+      *fabric_, network(), control_plane_->roster(), options_.name, options_.settings.operation_timeout());
   std::vector<std::string> names;  // host numbers distinguish hosts of the same name
   for (std::size_t r = 0; r < hosts.host_of.size(); ++r) {
     names.push_back(fmt::format("{}, {}", control_plane_->roster()[r].host, hosts.host_of[r]));
@@ -102,7 +102,7 @@ void Communicator::SetUp(Deadline deadline) {
   // Ranks that outnumber cores wait by yielding. All ask for short slices, so that beside a program that computes they
   // get the core back soon.
   if (wait_policy_.spin.count() == 0) wait_policy_.slice = std::chrono::microseconds(options_.settings.slice_us);
-  sleeper_ = std::make_unique<host::Sleeper>(*fabric_);
+  sleeper_ = std::make_unique<host::Sleeper>(*fabric_, network());
   driver_ = host::Driver(sleeper_.get(), wait_policy_);
   if (options_.settings.threads > 1) {
     const int helpers = options_.settings.threads - 1;
@@ -112,10 +112,11 @@ void Communicator::SetUp(Deadline deadline) {
   if (!options_.settings.trace.empty())
     trace_ = std::make_unique<diagnostics::Trace>(options_.settings.trace, rank, options_.name);
   observer_ = std::make_unique<Observer>(facts());
-  operations_ = std::make_unique<Operations>(
-      Operations::Parts{options_.settings, programs_, *fabric_, *failure_detector_, *windows_, trace_.get(),
-                        observer_->get() != nullptr},
-      plan::PlanContext{selector_.get(), &programs_, fabric_.get(), &*windows_, channels, network_.transport});
+  operations_ =
+      std::make_unique<Operations>(Operations::Parts{options_.settings, programs_, *fabric_, *failure_detector_,
+                                                     *windows_, trace_.get(), observer_->get() != nullptr},
+                                   plan::PlanContext{selector_.get(), &programs_, fabric_.get(), &*windows_, channels,
+                                                     network(), network_.transport});
   // No rank begins before every rank's state can be watched.
   const auto joining = std::exchange(cancel_, Cancellation(cancelled_));
   try {

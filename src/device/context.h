@@ -55,6 +55,7 @@ class DeviceContext {
   memory::RegisteredBuffers& registered() { return *registered_; }
   memory::KnownBuffers& known_buffers() const { return known_buffers_; }
   shm::Fabric& control() { return *shm_; }
+  progress::NetworkEngine* network() const { return network_.engine.get(); }  // null where all ranks are on one host
   cuda_kernels::DeviceProgress& progress() const { return *progress_; }
   // Operations completed on the GPU: collectives, or (peer >= 0) messages to or from that peer.
   std::uint64_t Done(int peer, bool sends) const;

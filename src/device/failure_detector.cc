@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/threads/quiet_thread.h"
-#include "transports/progress/network.h"
 
 namespace tutti::device {
 namespace {
@@ -41,7 +40,7 @@ DeviceFailureDetector::DeviceFailureDetector(DeviceContext& side, std::vector<bo
                                              std::function<std::optional<Error>()> outside,
                                              std::function<void(const Error&)> fail)
     : side_(side),
-      failure_detector_(side.control(), std::move(roster), std::move(name), timeout),
+      failure_detector_(side.control(), side.network(), std::move(roster), std::move(name), timeout),
       recorder_(side.control().control(side.control().rank())),
       outside_(std::move(outside)),
       fail_(std::move(fail)) {
@@ -168,10 +167,8 @@ std::optional<Error> DeviceFailureDetector::Look(Clock::duration waited) {
   const auto& progress = side_.progress();
   const auto kind = static_cast<cuda_kernels::DeviceFaultKind>(Published(progress.fault_kind));
   // The peer's watch needs this rank's call, as this watch needs the peer's; the kernels send nothing any more.
-  if (auto* const network = side_.control().network();
-      network != nullptr && kind != cuda_kernels::DeviceFaultKind::none) {
-    network->Announce();
-  }
+  auto* const network = side_.network();
+  if (network != nullptr && kind != cuda_kernels::DeviceFaultKind::none) network->Announce();
   for (const auto& [index, running] : running_) {
     const diagnostics::InFlight in_flight{&running.operation, running.sequence, running.signature};
     if (kind == cuda_kernels::DeviceFaultKind::none) {
@@ -190,9 +187,7 @@ std::optional<Error> DeviceFailureDetector::Look(Clock::duration waited) {
   }
   if (kind != cuda_kernels::DeviceFaultKind::none) return std::nullopt;
   // Also announces calls that are over: kernels that only send wait for no other rank.
-  if (auto* const network = side_.control().network(); network != nullptr && std::exchange(untold_, false)) {
-    network->Announce();
-  }
+  if (network != nullptr && std::exchange(untold_, false)) network->Announce();
   return failure_detector_.Compare();
 }
 

@@ -11,7 +11,6 @@
 #include "selection/cost_model/host_machine.h"
 #include "selection/cost_model/machine_of_system.h"
 #include "src/bootstrap/rank_zero.h"
-#include "transports/progress/network.h"
 
 namespace tutti::device {
 namespace {

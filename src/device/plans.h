@@ -17,6 +17,7 @@
 #include "src/plan/plan_selector.h"
 #include "src/plan/planning.h"
 #include "topology/graph/system.h"
+#include "transports/progress/network.h"
 
 namespace tutti::device {
 

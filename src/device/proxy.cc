@@ -26,7 +26,7 @@ constexpr microseconds kSleep{1'000'000};
 }  // namespace
 
 DeviceProxy::DeviceProxy(shm::Fabric& control, progress::NetworkEngine& engine, std::function<bool()> expects)
-    : control_(control), engine_(engine), expects_(std::move(expects)), sleeper_(control) {
+    : control_(control), engine_(engine), expects_(std::move(expects)), sleeper_(control, &engine) {
   thread_ = QuietThread([this] { Work(); });
 }
 

@@ -7,6 +7,9 @@ namespace tutti::diagnostics {
 Audit::Audit(const shm::Fabric& fabric, History& history)
     : fabric_(fabric), history_(history), failures_(fabric.control(fabric.local().front()).failures) {
   const auto& local = fabric.local();
+  for (int r = 0; r < fabric.nranks(); ++r) {
+    if (!fabric.is_local(r)) remote_.push_back(r);
+  }
   if (local.size() > 1) witness_ = local[local.front() == fabric.rank() ? 1 : 0];
 }
 
@@ -18,8 +21,8 @@ std::optional<int> Audit::Look() {
     if (history_.Contradicts(witness_)) return witness_;
     open_ = static_cast<std::int32_t>(history_.compared(witness_) - alone_) < 0;
   }
-  for (int r = 0; fabric_.network() != nullptr && r < fabric_.nranks(); ++r) {
-    if (!fabric_.is_local(r) && history_.Contradicts(r)) return r;
+  for (const int r : remote_) {
+    if (history_.Contradicts(r)) return r;
   }
   return std::nullopt;
 }

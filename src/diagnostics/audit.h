@@ -10,6 +10,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "src/diagnostics/history.h"
 #include "src/plan/operation.h"
@@ -45,6 +46,7 @@ class Audit {
   const shm::Fabric& fabric_;
   History& history_;
   const std::atomic<std::uint32_t>& failures_;
+  std::vector<int> remote_;  // ranks of other hosts
   int witness_ = -1;  // none: this rank is alone on its host
   bool open_ = false;
   std::uint32_t alone_ = 0;  // the last collective that may have ended alone; 0: there was none

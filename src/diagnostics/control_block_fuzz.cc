@@ -35,7 +35,7 @@ struct Stage {
           rank, shm::Hosts{together, together}, 1, Settings{}, all_gather, Deadline::Never());
     });
     for (auto* const each : {&failure_detector, &failed}) {
-      *each = std::make_unique<FailureDetector>(*fabrics[0], std::vector<bootstrap::Process>(kRanks), "",
+      *each = std::make_unique<FailureDetector>(*fabrics[0], nullptr, std::vector<bootstrap::Process>(kRanks), "",
                                                 std::chrono::milliseconds(1));
     }
     failed->Fail({tuttiInternalError, "has failed"});

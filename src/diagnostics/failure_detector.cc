@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "executors/host/doorbell.h"
-#include "transports/progress/network.h"
 #include "transports/shm/process_register.h"
 
 namespace tutti::diagnostics {
@@ -20,9 +19,11 @@ std::vector<ring::ControlBlock*> BlocksOf(const shm::Fabric& fabric) {
 
 }  // namespace
 
-FailureDetector::FailureDetector(shm::Fabric& fabric, std::vector<bootstrap::Process> roster, std::string name,
+FailureDetector::FailureDetector(shm::Fabric& fabric, progress::NetworkEngine* network,
+                                 std::vector<bootstrap::Process> roster, std::string name,
                                  std::chrono::milliseconds timeout)
     : fabric_(fabric),
+      network_(network),
       roster_(std::move(roster)),
       name_(std::move(name)),
       timeout_(timeout),
@@ -63,8 +64,8 @@ Error FailureDetector::End(const Error& failure, ring::RankState how) {
   }
   Log(Subject::faults, "rank {}: {}: {}", fabric_.rank(), ResultPhrase(failure.code()), failure.what());
   host::WakeAll(fabric_);
-  if (auto* const network = fabric_.network()) {
-    network->TellFailure(failure.code(), failure.what(), how == ring::RankState::stopped);
+  if (network_ != nullptr) {
+    network_->TellFailure(failure.code(), failure.what(), how == ring::RankState::stopped);
   }
   return failure;
 }
@@ -111,7 +112,7 @@ std::vector<int> FailureDetector::Dead() const {
 std::optional<std::string> FailureDetector::HowItEnded(int rank) const {
   if (fabric_.is_local(rank))
     return shm::HasEnded(fabric_.pidfd(rank)) ? std::optional<std::string>("died") : std::nullopt;
-  auto why = fabric_.network()->Lost(rank);
+  auto why = network_->Lost(rank);
   if (why) why = fmt::format("was lost ({})", *why);
   return why;
 }
@@ -136,7 +137,7 @@ std::optional<Error> FailureDetector::LookForDeath(const InFlight& in_flight, co
     // A rank of another host that fails on its own account also closes its connections. A rank not connected to it
     // learns the reason from others, or finds that others are gone.
     if (!local && !left && waited < kLastSlots) {
-      fabric_.network()->NeedAll();
+      network_->NeedAll();
       continue;
     }
     // A rank that left in order has sent everything it had to. A kernel may not have taken it yet.
@@ -179,9 +180,9 @@ int FailureDetector::Cause(const InFlight& in_flight, const Awaited& awaited) co
 
 std::optional<Error> FailureDetector::Look(const InFlight& in_flight, const Awaited& awaited,
                                            std::chrono::steady_clock::duration waited) {
-  if (auto* const network = fabric_.network()) {
-    network->Announce();
-    network->LookForSilence();
+  if (network_ != nullptr) {
+    network_->Announce();
+    network_->LookForSilence();
   }
   if (auto own = failure()) return own;
   if (auto theirs = LookAtFailures()) return theirs;

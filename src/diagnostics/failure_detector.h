@@ -15,6 +15,7 @@
 #include "src/bootstrap/join_messages.h"
 #include "src/diagnostics/audit.h"
 #include "src/diagnostics/recorder.h"
+#include "transports/progress/network.h"
 #include "transports/shm/fabric.h"
 
 namespace tutti::diagnostics {
@@ -34,8 +35,9 @@ struct Awaited {
 
 class FailureDetector {
  public:
-  FailureDetector(shm::Fabric& fabric, std::vector<bootstrap::Process> roster, std::string name,
-                  std::chrono::milliseconds timeout);
+  // `network`: the fabric's; null where all ranks are on one host. Both outlive this.
+  FailureDetector(shm::Fabric& fabric, progress::NetworkEngine* network, std::vector<bootstrap::Process> roster,
+                  std::string name, std::chrono::milliseconds timeout);
 
   // Called while `in_flight` waits for `awaited`; `waited`: time since anything moved. Returns the failure that must
   // end the wait, if any.
@@ -104,6 +106,7 @@ class FailureDetector {
   static constexpr std::chrono::milliseconds kLastSlots{500};
 
   shm::Fabric& fabric_;
+  progress::NetworkEngine* const network_;
   std::vector<bootstrap::Process> roster_;
   std::string name_;
   std::chrono::milliseconds timeout_;

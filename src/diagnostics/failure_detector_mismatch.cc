@@ -4,7 +4,6 @@
 
 #include "base/deadline.h"
 #include "src/diagnostics/failure_detector.h"
-#include "transports/progress/network.h"
 
 namespace tutti::diagnostics {
 namespace {
@@ -201,9 +200,9 @@ Error FailureDetector::Disagreement(int rank) const {
 }
 
 std::optional<Error> FailureDetector::Audit() {
-  if (auto* const network = fabric_.network()) network->Progress();
+  if (network_ != nullptr) network_->Progress();
   if (const auto rank = audit_.Look()) return Disagreement(*rank);
-  if (audit_.SomeoneFailed() || fabric_.network() != nullptr) return LookAtFailures();
+  if (audit_.SomeoneFailed() || network_ != nullptr) return LookAtFailures();
   return std::nullopt;
 }
 
@@ -289,9 +288,9 @@ std::optional<Error> FailureDetector::AwaitName(int rank) const {
     if (auto earlier = EarlierMismatch(rank)) return earlier;
     if (auto own = failure()) return own;
     if (auto theirs = LookAtFailures()) return theirs;
-    if (auto* const network = fabric_.network()) {
-      network->Announce();
-      network->Progress();
+    if (network_ != nullptr) {
+      network_->Announce();
+      network_->Progress();
     }
     std::this_thread::sleep_for(kLookEvery);
   }

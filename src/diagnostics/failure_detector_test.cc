@@ -18,7 +18,7 @@ TEST(FailureDetector, ARankThatLeftIsMissedLate) {
     shm::Fabric fabric(rank, {{0, 0}, {0, 0}}, 1, Settings{}, all_gather, Deadline::After(std::chrono::seconds(60)));
     if (rank == 0) {
       fabric.control(1).state.store(ring::RankState::left);
-      FailureDetector failure_detector(fabric, std::vector<bootstrap::Process>(2), "", std::chrono::hours(1));
+      FailureDetector failure_detector(fabric, nullptr, std::vector<bootstrap::Process>(2), "", std::chrono::hours(1));
       plan::Operation operation;
       operation.collective = schedule::Collective::receive;
       operation.count = 10;
@@ -46,7 +46,7 @@ TEST(FailureDetector, ARankThatHasJustEndedWithholdsNothing) {
     const shm::Hosts hosts{{0, 0, 0}, {0, 0, 0}};
     shm::Fabric fabric(rank, hosts, 1, Settings{}, all_gather, Deadline::After(std::chrono::seconds(60)));
     if (rank == 0) {
-      FailureDetector failure_detector(fabric, std::vector<bootstrap::Process>(3), "", std::chrono::hours(1));
+      FailureDetector failure_detector(fabric, nullptr, std::vector<bootstrap::Process>(3), "", std::chrono::hours(1));
       plan::Operation operation;
       operation.collective = schedule::Collective::reduce;
       operation.count = 10;

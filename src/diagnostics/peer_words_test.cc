@@ -23,7 +23,7 @@ std::optional<Error> LookAt(const std::function<void(ring::ControlBlock&)>& forg
     shm::Fabric fabric(rank, {{0, 0}, {0, 0}}, 1, Settings{}, all_gather, Deadline::After(std::chrono::seconds(60)));
     if (rank == 0) {
       forge(fabric.control(1));
-      FailureDetector failure_detector(fabric, std::vector<bootstrap::Process>(2), "", std::chrono::hours(1));
+      FailureDetector failure_detector(fabric, nullptr, std::vector<bootstrap::Process>(2), "", std::chrono::hours(1));
       plan::Operation operation;
       operation.collective = schedule::Collective::all_reduce;
       operation.count = 10;

@@ -2,7 +2,7 @@
 
 #include <mutex>
 
-#include "src/diagnostics/patience.h"
+#include "base/threads/patience.h"
 #include "src/launch/shared_task.h"
 
 namespace tutti::launch {
@@ -18,7 +18,7 @@ ControlUse::ControlUse(tuttiComm& handle, std::shared_ptr<Turn> turn, const std:
     Throw(tuttiInvalidUsage, "the communicator was aborted in this process while it was being made");
   };
   if (!turn_->Await([&] { return stopped() || communicator_.failed(); }) && stopped()) stop();
-  diagnostics::Patience patience;
+  Patience patience;
   while (!communicator_.try_lock()) {
     if (stopped()) stop();
     patience.Pause();

@@ -8,7 +8,7 @@
 #include "base/fork_safe_mutex.h"
 #include "base/plain_text.h"
 #include "base/threads/made_once.h"
-#include "src/diagnostics/patience.h"
+#include "base/threads/patience.h"
 
 namespace tutti::launch {
 namespace {
@@ -54,7 +54,7 @@ std::shared_ptr<tuttiComm> NewHandle() {
 }
 
 void Free(tuttiComm& handle) {
-  diagnostics::Patience patience;
+  Patience patience;
   while (!handle.life.TryFree()) patience.Pause();
   // After an abort, the background thread may still be busy with other communicators of a group.
   if (const auto background = std::exchange(handle.background, nullptr)) background->Leave();

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/threads/patience.h"
 #include "src/communicator/communicator.h"
-#include "src/diagnostics/patience.h"
 
 namespace tutti::launch {
 
@@ -19,7 +19,7 @@ class LockedTogether {
   // Waits until all are free, or `stop` returns true.
   template <typename Stop>
   LockedTogether(Members members, Stop&& stop) : members_(std::move(members)) {
-    diagnostics::Patience patience;
+    Patience patience;
     while (!(locked_ = TryAll()) && !stop()) patience.Pause();
   }
   ~LockedTogether() {

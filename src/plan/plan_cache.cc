@@ -33,7 +33,7 @@ BoundPlan::BoundPlan(PlannedCall planned, const Operation& operation, const Plan
       signature(0),
       plan(std::move(planned.schedule), std::move(planned.extents), planned.config, operation.type, operation.op,
            *context.fabric, planned.first_channel),
-      run(plan, *context.fabric, *context.windows),
+      run(plan, *context.fabric, context.network, *context.windows),
       touched(plan.footprint() * context.selector->tuning().ranks_of_a_cache()),
       cached(context.selector->tuning().stream_bytes) {
   const auto used = BytesUsed(plan.extents());
@@ -68,7 +68,7 @@ static_assert(tuttiNumTransports <= TUTTI_COUNTED_TRANSPORTS && tuttiNumAlgorith
 void PlanCache::AddTraffic(tuttiCounters_t& counters) const {
   // In the order of Traffic: value, pointer, window, cma, by network.
   const tuttiTransport_t transports[] = {tuttiTransportShm, tuttiTransportDirect, tuttiTransportDirect,
-                                         tuttiTransportCma, context_.network};
+                                         tuttiTransportCma, context_.transport};
   for (const auto& [key, plan] : plans_) {
     const auto algorithm = static_cast<std::size_t>(plan->choice.candidate.algorithm);
     counters.operations += plan->operations;
@@ -130,6 +130,7 @@ std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
   const auto signature = SignatureOf(asked, planned, context_.selector->tuned());
   auto plan = std::make_unique<BoundPlan>(std::move(planned), Scheduled(asked), context_);
   plan->signature = signature;
+  for (const int peer : plan->plan.network_peers()) context_.network->Need(peer);
   Log(Subject::select, "rank {}: {}{}", context_.fabric->rank(), described,
       plan->StreamsOutput(asked) ? "; non-temporal stores" : "");
   return plan;

@@ -21,8 +21,9 @@ struct PlanContext {
   const Programs* programs;
   shm::Fabric* fabric;
   const host::WindowMap* windows;
-  int collective_channels;   // channels 0.. are the collectives'; the next one is point-to-point
-  tuttiTransport_t network;  // the transport of slots between hosts
+  int collective_channels;           // channels 0.. are the collectives'; the next one is point-to-point
+  progress::NetworkEngine* network;  // null where all ranks are on one host
+  tuttiTransport_t transport;        // of slots between hosts
 };
 
 struct BoundPlan {

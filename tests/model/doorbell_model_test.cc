@@ -34,7 +34,7 @@ struct Rank {
   shm::Fabric fabric;
   host::Sleeper sleeper;
 
-  Rank(int rank, const Host& host) : fabric(rank, host.blocks), sleeper(fabric) {
+  Rank(int rank, const Host& host) : fabric(rank, host.blocks), sleeper(fabric, nullptr) {
     for (auto* block : host.blocks) block->hears_barriers.store(1, std::memory_order_relaxed);
     sleeper.Sleep(kLimit, [] { return true; });
   }

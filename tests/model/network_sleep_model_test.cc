@@ -75,7 +75,7 @@ struct Rank {
             [this](int) {
               return std::vector<progress::ConnectionRings>{{&events[0]}, {&events[1]}};
             }),
-        sleeper(fabric) {
+        sleeper(fabric, &engine) {
     shadow.hears_barriers.store(1, std::memory_order_relaxed);
     // The rank sleeps once here, which tells it that all ranks execute its barriers. It has two bells, as if two
     // threads had slept at once.

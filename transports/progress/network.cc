@@ -35,10 +35,9 @@ NetworkEngine::NetworkEngine(shm::Fabric& fabric, const std::vector<int>& peers,
         std::make_unique<NetworkPeer>(fabric, rank, polled ? polled(rank) : std::vector<ConnectionRings>());
   }
   transport_ = make(*this);
-  fabric_.UseNetwork(this);
 }
 
-NetworkEngine::~NetworkEngine() { fabric_.UseNetwork(nullptr); }
+NetworkEngine::~NetworkEngine() = default;
 
 void NetworkEngine::Activate(NetworkPeer& peer) {
   if (std::find(active_.begin(), active_.end(), &peer) == active_.end()) active_.push_back(&peer);

@@ -35,7 +35,7 @@ class NetworkEngine final : private NetworkTransportEvents {
   // Rings to and from a peer, besides the fabric's, whose fillers do not notify the engine.
   using PolledRings = std::function<std::vector<ConnectionRings>(int peer)>;
 
-  // `peers`: all ranks of other hosts. The fabric uses this engine until it is destroyed.
+  // `peers`: all ranks of other hosts. The fabric outlives this engine, and this engine every use of its rings.
   NetworkEngine(shm::Fabric& fabric, const std::vector<int>& peers, const MakeTransport& make,
                 const PolledRings& polled = nullptr);
   ~NetworkEngine() override;

@@ -19,10 +19,6 @@
 #include "transports/shm/descriptor_exchange.h"
 #include "transports/shm/segment.h"
 
-namespace tutti::progress {
-class NetworkEngine;
-}
-
 namespace tutti::shm {
 
 class Fabric {
@@ -94,11 +90,6 @@ class Fabric {
   // if another process has since got its number and was copied from.
   bool ReadMemory(int rank, std::uint64_t address, void* destination, std::size_t bytes) const;
 
-  // Null if all ranks are local, or before it is made.
-  progress::NetworkEngine* network() const { return network_; }
-  // `engine` moves the slots of all other hosts' ranks from now on. REQUIRES: it outlives every use of the rings.
-  void UseNetwork(progress::NetworkEngine* engine) { network_ = engine; }
-
  private:
   struct Peer {
     Segment segment;
@@ -139,7 +130,6 @@ class Fabric {
   bool all_same_process_ = true;
   bool cma_ = false;
   bool cma_forced_ = false;
-  progress::NetworkEngine* network_ = nullptr;
 };
 
 }  // namespace tutti::shm

@@ -9,10 +9,6 @@
 
 #include "transports/ring/control_block.h"
 
-namespace tutti::progress {
-class NetworkEngine;
-}
-
 namespace tutti::shm {
 
 class Fabric {
@@ -32,15 +28,12 @@ class Fabric {
   std::atomic<std::uint32_t>& sleepers() const { return control(local_.front()).sleepers; }
   int bell(int rank) const { return bells_[static_cast<std::size_t>(rank)]; }
   int hearing() const { return bell(rank_); }
-  progress::NetworkEngine* network() const { return network_; }
-  void UseNetwork(progress::NetworkEngine* network) { network_ = network; }
 
  private:
   int rank_;
   std::vector<int> local_;
   std::vector<int> bells_;
   std::vector<ring::ControlBlock*> blocks_;
-  progress::NetworkEngine* network_ = nullptr;
 };
 
 }  // namespace tutti::shm

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <thread>
 
-namespace tutti::diagnostics {
+namespace tutti {
 
 class Patience {
  public:
@@ -28,4 +28,4 @@ class Patience {
   int pauses_ = 0;
 };
 
-}  // namespace tutti::diagnostics
+}  // namespace tutti
