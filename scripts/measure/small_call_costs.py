@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all", "broadcast")
-OPERATIONS = "src/communicator/operations.h"
+OPERATIONS = "src/host/operations.h"
 RECORDER = "src/diagnostics/recorder.h"
 REPEAT = "src/launch/repeat.cc"
 CLOCK = [(OPERATIONS, "active.started = Ticks();", "active.started = 1;")]

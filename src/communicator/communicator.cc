@@ -113,7 +113,7 @@ void Communicator::SetUp(Deadline deadline) {
     trace_ = std::make_unique<diagnostics::Trace>(options_.settings.trace, rank, options_.name);
   observer_ = std::make_unique<Observer>(facts());
   operations_ =
-      std::make_unique<Operations>(Operations::Parts{options_.settings, programs_, *fabric_, *failure_detector_,
+      std::make_unique<host_side::Operations>(host_side::Operations::Parts{options_.settings, programs_, *fabric_, *failure_detector_,
                                                      *windows_, trace_.get(), observer_->get() != nullptr},
                                    plan::PlanContext{selector_.get(), &programs_, fabric_.get(), &*windows_, channels,
                                                      network(), network_.transport});
@@ -228,7 +228,7 @@ void Communicator::WriteDump(const std::string& path) const {
                                 fabric_->control(rank())));
 }
 
-std::optional<Error> Communicator::Look(const Active& active, const diagnostics::Awaited& awaited,
+std::optional<Error> Communicator::Look(const host_side::Active& active, const diagnostics::Awaited& awaited,
                                         std::chrono::steady_clock::duration waited) {
   const int first = failure_detector_->Cause(active.in_flight(), awaited);
   waits_for_.store(first, std::memory_order_relaxed);
@@ -268,7 +268,8 @@ void Communicator::DeregisterBuffer(std::byte* handle) {
 }
 
 void Communicator::ReadCounters(tuttiCounters_t& counters) {
-  auto now = operations_->Traffic();
+  tuttiCounters_t now{};
+  operations_->AddTraffic(now);
   if (device_ != nullptr) device_->plans().AddTraffic(now);
   const auto add = [&now](const host::WaitCounts& counts) {
     now.waitSpins += counts.spins;
@@ -294,7 +295,7 @@ double Communicator::EstimatedMicroseconds(const plan::Operation& asked, bool on
 
 std::string Communicator::DescribeLast() const {
   const auto last = operations_->last();
-  const auto plan = last.on_device ? device_->last_plan() : last.plan;
+  const auto plan = last.on_device ? device_->plans().last() : last.plan;
   if (!plan) return "";
   return fmt::format("{}{}: {}, {} channels, chunk {} B, {}; {} ranks ({})", plan::DescribeCall(last.call, last.count),
                      last.on_device ? " on the GPU" : "", builders::NameOf(plan->choice.candidate.algorithm),

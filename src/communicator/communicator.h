@@ -21,13 +21,13 @@
 #include "src/bootstrap/rendezvous.h"
 #include "src/bootstrap/shrink/membership_agreement.h"
 #include "src/communicator/control_call.h"
-#include "src/communicator/operations.h"
 #include "src/device/failure_detector.h"
 #include "src/diagnostics/failure_detector.h"
 #include "src/diagnostics/trace.h"
+#include "src/host/operations.h"
+#include "src/host/windows.h"
 #include "src/init/agreement.h"
 #include "src/init/host_network.h"
-#include "src/memory/windows.h"
 #include "src/plan/external_tuner.h"
 #include "src/plan/plan_selector.h"
 #include "src/plan/programs.h"
@@ -98,13 +98,13 @@ class Communicator {
   // The observer of its calls; null: there is none.
   void* observer() const { return observer_->get(); }
   // REQUIRES: locked.
-  Operations& operations() { return *operations_; }
+  host_side::Operations& operations() { return *operations_; }
   // Until SideBySide(false), operations that are about to begin may run side by side.
   void SideBySide(bool several) {
     fabric_->control(fabric_->rank()).several.store(several ? 1 : 0, std::memory_order_release);
   }
   // For Driver: looks for a reason to stop. `awaited`: the result of Run::WaitsFor for the operation's channels.
-  std::optional<Error> Look(const Active& active, const diagnostics::Awaited& awaited,
+  std::optional<Error> Look(const host_side::Active& active, const diagnostics::Awaited& awaited,
                             std::chrono::steady_clock::duration waited);
   // Looks for ranks whose calls differ from this rank's, or that have failed; fails the communicator if there are any.
   std::optional<Error> Audit();
@@ -113,7 +113,7 @@ class Communicator {
   std::optional<Error> LastAudit(bool waits);
   // Makes the communicator dead; returns the failure that killed it (perhaps an earlier one).
   Error Fail(const Error& failure);
-  Error Explain(const Active& active, const host::Fault& fault) {
+  Error Explain(const host_side::Active& active, const host::Fault& fault) {
     return failure_detector_->Explain(active.in_flight(), fault);
   }
   std::optional<Error> failure() const { return failure_detector_->failure(); }
@@ -151,7 +151,7 @@ class Communicator {
   const std::string& why_no_device() const { return why_no_device_; }
   // Records that the device side's last plan has enqueued the operation.
   void NoteEnqueued(const plan::Operation& operation) {
-    operations_->NoteEnqueued(operation, device_->last_plan()->choice.candidate.algorithm);
+    operations_->NoteEnqueued(operation, device_->plans().last()->choice.candidate.algorithm);
   }
   // Waits for this rank's pending GPU work. Returns early if the communicator has failed.
   void AwaitDevice() const;
@@ -256,7 +256,7 @@ class Communicator {
   std::unique_ptr<shm::Fabric> fabric_;
   init::HostNetwork network_;
   std::multimap<std::byte*, std::size_t> registered_;  // bytes that the network has; or 0
-  std::optional<memory::Windows> windows_;
+  std::optional<host_side::HostWindows> windows_;
   std::unique_ptr<shrink::MembershipAgreement> membership_agreement_;
   std::unique_ptr<diagnostics::FailureDetector> failure_detector_;
   std::unique_ptr<plan::ExternalTuner> external_tuner_;  // null: there is none
@@ -275,7 +275,7 @@ class Communicator {
 
   std::unique_ptr<Observer> observer_;
   std::atomic<bool> busy_{false};
-  std::unique_ptr<Operations> operations_;
+  std::unique_ptr<host_side::Operations> operations_;
 };
 
 }  // namespace tutti::comm

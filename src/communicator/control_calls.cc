@@ -16,6 +16,10 @@ bool IsMismatch(const Error& failure) {
   return failure.code() == tuttiInvalidUsage && std::string_view(failure.what()).starts_with(kMismatch);
 }
 
+[[noreturn]] void ThrowNotRegistered(const tuttiWindow* window) {
+  Throw(tuttiInvalidArgument, "win {} is not registered on this communicator", static_cast<const void*>(window));
+}
+
 }  // namespace
 
 std::string_view NameOf(ControlCall call) {
@@ -91,20 +95,20 @@ tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
       }
     }
     if (mine) return device_->windows().Register(buffer, bytes, MakeAllGather(), InitDeadline());
-    return windows_->Register(*fabric_, buffer, bytes, MakeAllGather(), InitDeadline());
+    return windows_->Register(buffer, bytes, MakeAllGather(), InitDeadline());
   });
 }
 
 void Communicator::DeregisterWindow(const tuttiWindow* window) {
-  if (device_ != nullptr && device_->windows().Deregister(window)) return;
-  windows_->Deregister(window);
+  const bool on_device = device_ != nullptr && device_->windows().Deregister(window);
+  if (!on_device && !windows_->Deregister(window)) ThrowNotRegistered(window);
 }
 
 std::span<std::byte> Communicator::PartOf(const tuttiWindow* window, int peer) const {
   auto part = device_ != nullptr ? device_->windows().PartOf(window, peer) : std::nullopt;
   if (!part) part = windows_->PartOf(window, peer);
-  if (part) return *part;
-  Throw(tuttiInvalidArgument, "win {} is not registered on this communicator", static_cast<const void*>(window));
+  if (!part) ThrowNotRegistered(window);
+  return *part;
 }
 
 }  // namespace tutti::comm

@@ -287,8 +287,6 @@ void DeviceContext::Release() {
 void DeviceContext::TrimPlans() {
   constexpr std::chrono::milliseconds kPatience{100};
   if (!plans_->full() || launch_group_->captured() || !AwaitIdle(kPatience)) return;
-  if (last_plan_ != nullptr) forgotten_plan_ = last_plan_->summary();
-  last_plan_ = nullptr;
   plans_->Forget();
 }
 
@@ -327,7 +325,7 @@ DevicePart DeviceContext::Prepare(std::span<const plan::Operation* const> operat
     queue->copied.push_back(schedule.separate_input && operation->in_place ? plan.used.input : 0);
     queue->threads = std::max(queue->threads, plan.program.threads());
     ++plan.operations;
-    last_plan_ = &plan;
+    plans_->Use(plan);
     if (operation->observed != nullptr) operation->observed->Begin(plan.choice, schedule.channels.size());
     if (reports_) plan::ReportPlan(rank_, nranks_, *operation, plan.choice, schedule.channels.size());
   }

@@ -88,10 +88,6 @@ class DeviceContext {
   bool AwaitIdle(std::chrono::milliseconds most) const {
     return launch_group_->AwaitIdle(most) && signals_->AwaitIdle(most);
   }
-  // The summary of the plan of the last prepared operation, even if the plan itself was forgotten.
-  std::optional<plan::PlanSummary> last_plan() const {
-    return last_plan_ != nullptr ? last_plan_->summary() : forgotten_plan_;
-  }
 
  private:
   DeviceContext(const DeviceSetup& setup, int rank, int nranks, const AllGather& all_gather, Deadline deadline);
@@ -126,8 +122,6 @@ class DeviceContext {
   std::unique_ptr<DeviceSignals> signals_;
   std::shared_ptr<LaunchGroup> launch_group_;
   std::unique_ptr<DevicePlans> plans_;
-  const DevicePlanEntry* last_plan_ = nullptr;  // while it is kept
-  std::optional<plan::PlanSummary> forgotten_plan_;
   std::atomic<bool> suspended_{false};
   std::unique_ptr<DeviceProxy> proxy_;  // null where all ranks are on one host
 };

@@ -111,23 +111,20 @@ cuda::StridedSides SidesOf(const plan::Operation& operation) {
 
 constexpr char kTable[] = "table", kSlotsTable[] = "slots_table", kInSwitch[] = "in_switch";
 
-void AddTimes(std::uint64_t times, const cuda::DeviceProgram::Traffic& each, cuda::DeviceProgram::Traffic& sum) {
-  sum.sent += times * each.sent;
-  sum.received += times * each.received;
-}
-
 }  // namespace
 
-DevicePlans::Done& DevicePlans::Done::operator+=(const DevicePlanEntry& plan) {
-  operations += plan.operations;
-  AddTimes(plan.operations, plan.program.on_host(), on_host);
-  AddTimes(plan.operations, plan.program.by_network(), by_network);
-  return *this;
+void DevicePlanEntry::AddBytes(tuttiTransport_t network, tuttiCounters_t& counters) const {
+  const auto add = [&](tuttiTransport_t transport, const cuda::DeviceProgram::Traffic& each) {
+    counters.bytesSent[transport][choice.candidate.algorithm] += operations * each.sent;
+    counters.bytesReceived[transport][choice.candidate.algorithm] += operations * each.received;
+  };
+  add(tuttiTransportP2p, program.on_host());
+  add(network, program.by_network());
 }
 
 DevicePlans::DevicePlans(DevicePlanContext context, const topology::System& system, int rank,
                          const AllGather& all_gather)
-    : context_(std::move(context)), rank_(rank) {
+    : PlanTable(context.transport), context_(std::move(context)), rank_(rank) {
   const auto shipped = bootstrap::FromRankZero(rank, all_gather, [&] {
     const cost_model::Machine machine = MachineFor(context_, system);
     // The price needs the switch's links, which a topology may lack.
@@ -159,35 +156,7 @@ cost_model::TuningContext DevicePlans::SlotsAlone() const {
 DevicePlanEntry& DevicePlans::Find(const plan::Operation& operation, std::uint64_t packed) {
   plan::PlanKey key = plan::KeyOf(operation, packed);
   if (operation.tensors != nullptr) AddPlaces(*operation.tensors, key);
-  const auto found = plans_.find(key);
-  if (found != plans_.end()) return *found->second;
-  return *plans_.emplace(std::move(key), Make(operation, packed)).first->second;
-}
-
-void DevicePlans::Forget() {
-  for (const auto& [key, plan] : plans_) {
-    const auto algorithm = static_cast<std::size_t>(plan->choice.candidate.algorithm);
-    done_[algorithm] += *plan;
-  }
-  plans_.clear();
-  context_.arena->Reset();
-}
-
-void DevicePlans::AddTraffic(tuttiCounters_t& counters) const {
-  auto done = done_;
-  for (const auto& [key, plan] : plans_) {
-    done[static_cast<std::size_t>(plan->choice.candidate.algorithm)] += *plan;
-  }
-  for (std::size_t algorithm = 0; algorithm < done.size(); ++algorithm) {
-    counters.operations += done[algorithm].operations;
-    counters.operationsByAlgorithm[algorithm] += done[algorithm].operations;
-    const auto add = [&](tuttiTransport_t transport, const cuda::DeviceProgram::Traffic& traffic) {
-      counters.bytesSent[transport][algorithm] += traffic.sent;
-      counters.bytesReceived[transport][algorithm] += traffic.received;
-    };
-    add(tuttiTransportP2p, done[algorithm].on_host);
-    add(context_.transport, done[algorithm].by_network);
-  }
+  return PlanTable::Find(std::move(key), [&] { return Make(operation, packed); });
 }
 
 double DevicePlans::Microseconds(const topology::System& system, const cost_model::Kind& kind,
@@ -270,15 +239,13 @@ std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const plan::Operation& asked,
   const plan::Operation operation = plan::Scheduled(asked);
   auto planned = plan::PlanCall(asked, DevicePlanner(*this));
   Log(Subject::select, "rank {}: on the GPU: {}", rank_, planned.Describe(packed, asked.count));
-  const auto used = plan::BytesUsed(planned.extents);
   const cuda::CallIdentity identity{plan::SignatureOf(asked, planned, context_.external != nullptr), packed,
                                     asked.count};
   auto plan = std::unique_ptr<DevicePlanEntry>(
-      new DevicePlanEntry{std::move(planned.choice),
+      new DevicePlanEntry{{std::move(planned.choice), plan::BytesUsed(planned.extents)},
                           cuda::DeviceProgram(std::move(planned.schedule), std::move(planned.extents), planned.config,
                                               operation.type, operation.op, SidesOf(operation), identity,
-                                              *context_.fabric, *context_.arena, planned.first_channel),
-                          used});
+                                              *context_.fabric, *context_.arena, planned.first_channel)});
   for (const int peer : plan->program.network_peers()) context_.network->Need(peer);
   return plan;
 }

@@ -4,18 +4,15 @@
 // Thread-safety: used by one thread at a time.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <string>
-#include <unordered_map>
 
 #include "base/all_gather.h"
 #include "executors/cuda/device_program.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/tuner/tuner.h"
 #include "src/plan/external_tuner.h"
-#include "src/plan/plan_selector.h"
-#include "src/plan/planning.h"
+#include "src/plan/plan_table.h"
 #include "topology/graph/system.h"
 #include "transports/progress/network.h"
 
@@ -32,36 +29,25 @@ struct DevicePlanContext {
   const plan::ExternalTuner* external = nullptr;  // outlives this
 };
 
-struct DevicePlanEntry {
-  plan::Choice choice;
+struct DevicePlanEntry : plan::KeptPlan {
   cuda::DeviceProgram program;
-  plan::UsedBytes used;
-  std::uint64_t operations = 0;
 
-  std::optional<plan::PlanSummary> summary() const {
-    return plan::PlanSummary{choice, program.schedule().channels.size(), program.config()};
-  }
+  plan::PlanSummary summary() const { return {choice, program.schedule().channels.size(), program.config()}; }
+  void AddBytes(tuttiTransport_t network, tuttiCounters_t& counters) const;
 };
 
-class DevicePlans {
+class DevicePlans : public plan::PlanTable<DevicePlanEntry> {
  public:
-  // The traffic of a plan's operations.
-  struct Done {
-    std::uint64_t operations = 0;
-    cuda::DeviceProgram::Traffic on_host, by_network;
-    Done& operator+=(const DevicePlanEntry& plan);
-  };
   // Collective.
   DevicePlans(DevicePlanContext context, const topology::System& system, int rank, const AllGather& all_gather);
 
-  // The plan for this call; it lives until Forget(). Making one allocates GPU memory.
+  // The plan for this call. Making one allocates GPU memory.
   DevicePlanEntry& Find(const plan::Operation& operation, std::uint64_t packed);
-  // Forgets all plans and releases their part of the arena. REQUIRES: no kernel and no graph uses them.
-  void Forget();
-  // There are so many plans that all should be forgotten.
-  bool full() const { return plans_.size() >= plan::kMaxPlans; }
-  // Adds the traffic so far.
-  void AddTraffic(tuttiCounters_t& counters) const;
+  // Also releases the plans' part of the arena. REQUIRES: no kernel and no graph uses them.
+  void Forget() {
+    PlanTable::Forget();
+    context_.arena->Reset();
+  }
   const cost_model::TuningContext& tuning() const { return context_.tuning; }
   // The predicted time of a collective of dense buffers. `system`: that of the constructor.
   double Microseconds(const topology::System& system, const cost_model::Kind& kind, std::size_t bytes) const;
@@ -81,8 +67,6 @@ class DevicePlans {
   cost_model::TuningContext slots_tuning_;  // SlotsAlone()
   tuner::SelectionTable table_, slots_table_;
   std::unique_ptr<plan::Pricing> pricing_, slots_pricing_;  // for an external tuner
-  std::unordered_map<plan::PlanKey, std::unique_ptr<DevicePlanEntry>, plan::PlanKeyHash> plans_;
-  std::array<Done, TUTTI_COUNTED_ALGORITHMS> done_{};  // by forgotten plans
 };
 
 }  // namespace tutti::device

@@ -26,7 +26,7 @@ DeviceWindows::Offer DeviceWindows::MakeOffer(const void* buffer, std::size_t by
                                               const cuda_transport::Pieces& pieces) const {
   Offer offer{
       Offer::How::not_at_all, device_.ordinal(), {}, pieces.offset, reinterpret_cast<std::uint64_t>(buffer), bytes,
-      numbers_.taken()};
+      numbers().taken()};
   using Fault = cuda_transport::Pieces::Fault;
   const bool leaves_process = std::ranges::any_of(shm_.local(), [this](int rank) { return !shm_.same_process(rank); });
   if (pieces.fault == Fault::hole) {
@@ -59,11 +59,11 @@ void DeviceWindows::RequireShareable(const std::vector<Offer>& offers) {
          "(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)");
 }
 
-std::span<std::byte> DeviceWindows::Reach(int r, const Offer& offer, Window& window) const {
+std::span<std::byte> DeviceWindows::Reach(int r, const Offer& offer, Reached& reached) const {
   if (!shm_.is_local(r)) return {};
   const auto rank = static_cast<std::size_t>(r);
-  if (window.mapped.size() > rank && window.mapped[rank].data() != nullptr) {
-    const auto& mapped = window.mapped[rank];
+  if (reached.mapped.size() > rank && reached.mapped[rank].data() != nullptr) {
+    const auto& mapped = reached.mapped[rank];
     if (offer.offset > mapped.bytes() || offer.bytes > mapped.bytes() - offer.offset) {
       Throw(tuttiInternalError, "rank {} offered {} bytes from byte {} of pieces that have {} bytes", r, offer.bytes,
             offer.offset, mapped.bytes());
@@ -71,32 +71,24 @@ std::span<std::byte> DeviceWindows::Reach(int r, const Offer& offer, Window& win
     return {mapped.data() + offer.offset, offer.bytes};
   }
   if (shm_.same_process(r)) return {reinterpret_cast<std::byte*>(offer.address), offer.bytes};
-  window.opened.emplace_back(device_, offer.buffer.handle);
-  return {window.opened.back().Part(offer.buffer.offset, offer.bytes), offer.bytes};
+  reached.opened.emplace_back(device_, offer.buffer.handle);
+  return {reached.opened.back().Part(offer.buffer.offset, offer.bytes), offer.bytes};
 }
 
 DeviceWindows::DeviceWindows(const cuda_transport::CudaDevice& device, const shm::Fabric& shm)
-    : device_(device),
+    : Windows(shm),
+      device_(device),
       shm_(shm),
       table_(cuda_transport::CudaMemory::OnDevice(
           device.driver(), device.context(),
-          cuda_kernels::kDeviceWindows * static_cast<std::size_t>(shm.nranks()) * sizeof(cuda_kernels::DeviceWindow))),
-      numbers_(shm) {
+          cuda_kernels::kDeviceWindows * static_cast<std::size_t>(shm.nranks()) * sizeof(cuda_kernels::DeviceWindow))) {
   cuda_transport::SideStream(device.driver(), device.context()).Zero(table_.data(), table_.bytes());
 }
 
-tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const AllGather& all_gather, Deadline deadline) {
-  CloseRetired();
-  const auto pieces = cuda_transport::PiecesUnder(device_.driver(), device_.context(), buffer, bytes);
-  const auto offers = GatherValues(all_gather, MakeOffer(buffer, bytes, pieces));
-  RequireShareable(offers);
-  std::vector<memory::WindowNumbers::Taken> taken;
-  for (const Offer& offer : offers) taken.push_back(offer.taken);
-  const std::uint16_t number = memory::WindowNumbers::Free(taken, kMostWindows);
-  Window window;
-  window.handle = std::make_unique<tuttiWindow>(tuttiWindow{number});
-  window.begin = static_cast<const std::byte*>(buffer);
-  window.bytes = bytes;
+std::vector<cuda_transport::MappedMemory> DeviceWindows::MapPieces(const std::vector<Offer>& offers,
+                                                                   const cuda_transport::Pieces& pieces,
+                                                                   const AllGather& all_gather,
+                                                                   Deadline deadline) const {
   std::vector<bool> in_pieces(offers.size());  // on ranks whose addresses do not work here
   bool any_in_pieces = false;
   for (std::size_t r = 0; r < offers.size(); ++r) {
@@ -105,55 +97,37 @@ tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const AllG
     const int rank = static_cast<int>(r);
     in_pieces[r] = shm_.is_local(rank) && !(shm_.same_process(rank) && offers[r].device == device_.ordinal());
   }
-  if (any_in_pieces) {
-    std::string why;
-    window.mapped = cuda_transport::ExchangePieces(device_, shm_, pieces, in_pieces, all_gather, deadline, &why);
-    if (!why.empty()) Throw(tuttiInvalidArgument, "buff cannot be mapped by all ranks: {}", why);
-  }
+  if (!any_in_pieces) return {};
+  std::string why;
+  auto mapped = cuda_transport::ExchangePieces(device_, shm_, pieces, in_pieces, all_gather, deadline, &why);
+  if (!why.empty()) Throw(tuttiInvalidArgument, "buff cannot be mapped by all ranks: {}", why);
+  return mapped;
+}
+
+tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const AllGather& all_gather, Deadline deadline) {
+  CloseRetired();
+  const auto pieces = cuda_transport::PiecesUnder(device_.driver(), device_.context(), buffer, bytes);
+  const auto offers = GatherValues(all_gather, MakeOffer(buffer, bytes, pieces));
+  RequireShareable(offers);
+  const std::uint16_t number = FreeNumber(offers, kMostWindows);
+  auto reached = std::make_shared<Reached>();
+  reached->mapped = MapPieces(offers, pieces, all_gather, deadline);
+  Parts parts;
   for (int r = 0; r < shm_.nranks(); ++r) {
-    window.parts.push_back(Reach(r, offers[static_cast<std::size_t>(r)], window));
+    parts.push_back(Reach(r, offers[static_cast<std::size_t>(r)], *reached));
   }
   std::vector<cuda_kernels::DeviceWindow> row;
-  for (const auto& part : window.parts) row.push_back({part.data(), part.size()});
-  if (windows_.size() > number && !windows_[number].parts.empty()) --retired_;
+  for (const auto& part : parts) row.push_back({part.data(), part.size()});
   cuda_transport::SideStream(device_.driver(), device_.context())
       .Copy(Row(number), row.data(), row.size() * sizeof row.front());
-  numbers_.Take(number);
+  numbers().Take(number);
   all_gather({});  // no rank may use the window before every rank has it
-  const std::lock_guard lock(mutex_);
-  windows_.resize(std::max(windows_.size(), std::size_t{number} + 1));
-  windows_[number] = std::move(window);
-  return windows_[number].handle.get();
+  return Keep(number, buffer, bytes, std::move(parts), std::move(reached));
 }
 
-bool DeviceWindows::Deregister(const tuttiWindow* handle) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!memory::Retire(windows_, handle, numbers_)) return false;
-  }
-  ++retired_;
-  CloseRetired();
-  return true;
-}
-
-void DeviceWindows::CloseRetired() {
-  if (retired_ == 0) return;
-  const std::lock_guard lock(mutex_);
-  memory::ForEachRetired(windows_, numbers_, [&](std::uint16_t number, Window& window) {
-    cuda_transport::SideStream(device_.driver(), device_.context())
-        .Zero(Row(number), static_cast<std::size_t>(shm_.nranks()) * sizeof(cuda_kernels::DeviceWindow));
-    window = Window{};
-    --retired_;
-  });
-}
-
-std::optional<std::span<std::byte>> DeviceWindows::PartOf(const tuttiWindow* window, int peer) const {
-  const std::lock_guard lock(mutex_);
-  return memory::PartOfWindow(windows_, window, peer);
-}
-
-std::optional<host::RemoteAccess> DeviceWindows::Find(const void* pointer, std::size_t bytes) const {
-  return memory::FindWindow(windows_, pointer, bytes);
+void DeviceWindows::Close(std::uint16_t number) {
+  cuda_transport::SideStream(device_.driver(), device_.context())
+      .Zero(Row(number), static_cast<std::size_t>(shm_.nranks()) * sizeof(cuda_kernels::DeviceWindow));
 }
 
 }  // namespace tutti::device

@@ -4,6 +4,7 @@
 
 #include "base/numbers/datatype.h"
 #include "src/device/context.h"
+#include "src/plan/call_buffers.h"
 
 namespace tutti::device {
 
@@ -36,7 +37,7 @@ bool DeviceContext::DoneByCopy(const plan::Operation& operation, cuda_transport:
 
 // How peers may reach a buffer of the GPU instead of receiving copies.
 host::RemoteAccess DeviceContext::RemoteAccessOf(const void* buffer, std::size_t bytes) const {
-  if (!zero_copy_ || !fabric_->all_reach()) return {};
+  if (!fabric_->all_reach()) return {};
   if (fabric_->one_process() && (fabric_->one_device() || memory::PeersMayReach(*device_, buffer))) {
     return {ring::SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(buffer)};
   }
@@ -47,12 +48,9 @@ host::RemoteAccess DeviceContext::RemoteAccessOf(const void* buffer, std::size_t
 cuda_kernels::DeviceWork DeviceContext::WorkOf(const plan::Operation& operation, const DevicePlanEntry& plan) const {
   cuda_kernels::DeviceWork work{};
   work.plan = plan.program.plan();
-  work.input = static_cast<const std::byte*>(operation.input);
-  work.output = static_cast<std::byte*>(operation.output);
-  if (operation.collective == schedule::Collective::barrier) {
-    work.input = barrier_.data();
-    work.output = barrier_.data() + kBarrierPart;
-  }
+  const auto buffers = plan::BuffersOf(operation, {barrier_.data(), barrier_.data() + kBarrierPart});
+  work.input = buffers.input;
+  work.output = buffers.output;
   work.scaled = operation.scaled;
   work.one_launch = plan.program.schedule().one_launch;
   work.lane_vectors = plan.program.lane_vectors();
@@ -64,22 +62,14 @@ cuda_kernels::DeviceWork DeviceContext::WorkOf(const plan::Operation& operation,
     scalar = host_kernels::Scalar::From(source, SizeOf(operation.type));
   }
   std::memcpy(&work.scalar, scalar.bytes.data(), sizeof work.scalar);
-  const auto* const tensors = operation.tensors.get();
-  const bool dense_input = tensors == nullptr || tensors->input.dense();
-  const bool dense_output = tensors == nullptr || tensors->output.dense();
-  const auto& schedule = plan.program.schedule();
-  const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
-  if (plan.program.config().protocol == ring::Protocol::bulk && may_refer) {
-    // Peers read contiguous buffers in place.
-    const host::RemoteAccess input = dense_input ? RemoteAccessOf(work.input, plan.used.input) : host::RemoteAccess{};
-    const host::RemoteAccess output =
-        dense_output ? RemoteAccessOf(work.output, plan.used.output) : host::RemoteAccess{};
-    work.input_kind = static_cast<std::uint8_t>(input.kind);
-    work.input_window = input.window;
-    work.input_base = input.base;
-    work.output_kind = static_cast<std::uint8_t>(output.kind);
-    work.output_window = output.window;
-    work.output_base = output.base;
+  const auto reach = [this](const void* buffer, std::size_t bytes) { return RemoteAccessOf(buffer, bytes); };
+  if (const auto access = plan::AccessTo(buffers, plan.used, operation, plan.program, reach); access && zero_copy_) {
+    work.input_kind = static_cast<std::uint8_t>(access->input.kind);
+    work.input_window = access->input.window;
+    work.input_base = access->input.base;
+    work.output_kind = static_cast<std::uint8_t>(access->output.kind);
+    work.output_window = access->output.window;
+    work.output_base = access->output.base;
   }
   return work;
 }

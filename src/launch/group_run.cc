@@ -27,7 +27,7 @@ Error AbortedBefore(const Admission& admission) {
 
 struct GroupRun::Queue {
   std::deque<const plan::Operation*> waiting;
-  std::optional<comm::Active> active;
+  std::optional<host_side::Active> active;
 
   bool over() const { return !active && waiting.empty(); }
 };
@@ -69,7 +69,7 @@ std::optional<Error> SendAll(comm::Communicator& communicator, const std::vector
   if (communicator.failed()) return communicator.failure();
   for (const auto& operation : operations) {
     const std::unique_lock lock(communicator, std::try_to_lock);
-    std::optional<comm::Active> recorded;
+    std::optional<host_side::Active> recorded;
     if (lock) recorded = communicator.operations().BeginOneSided(operation);
     communicator.operations().Send(operation);
     if (recorded) communicator.operations().EndOneSided(*recorded);
@@ -78,7 +78,7 @@ std::optional<Error> SendAll(comm::Communicator& communicator, const std::vector
   return std::nullopt;
 }
 
-bool AdvanceOneSided(comm::Communicator& communicator, std::optional<comm::Active>& active) {
+bool AdvanceOneSided(comm::Communicator& communicator, std::optional<host_side::Active>& active) {
   if (!communicator.operations().Take(*active->operation)) return false;
   communicator.operations().EndOneSided(*active);
   active.reset();

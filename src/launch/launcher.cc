@@ -22,7 +22,7 @@ bool MoveNetwork(const comm::Communicator& communicator, bool done) {
 namespace {
 
 // A sweep of one operation: advances every `stride`-th channel from `first` on.
-host::Run::Progress Sweep(const comm::Active& active, comm::Communicator& communicator, std::size_t first,
+host::Run::Progress Sweep(const host_side::Active& active, comm::Communicator& communicator, std::size_t first,
                           std::size_t stride) {
   const auto progress = active.plan->run.Advance(first, stride);
   if (communicator.network() == nullptr || progress == host::Run::Progress::faulted) return progress;
@@ -64,7 +64,7 @@ class AwaitedByThreads {
 
 // With helper threads, each drives its own channels. The caller also looks for faults, until the last helper is done;
 // that helper rings, because the caller may be asleep.
-std::optional<Error> DriveTogether(const comm::Active& active, comm::Communicator& communicator,
+std::optional<Error> DriveTogether(const host_side::Active& active, comm::Communicator& communicator,
                                    host::HelperThreads& helper_threads, host::WhoWaits who) {
   const auto stride = static_cast<std::size_t>(helper_threads.size());
   std::optional<Error> failure;
@@ -110,7 +110,7 @@ std::optional<Error> DriveTogether(const comm::Active& active, comm::Communicato
   return communicator.failed() ? communicator.failure() : failure;
 }
 
-std::optional<Error> DriveAlone(const comm::Active& active, comm::Communicator& communicator, host::WhoWaits who) {
+std::optional<Error> DriveAlone(const host_side::Active& active, comm::Communicator& communicator, host::WhoWaits who) {
   std::optional<Error> failure;
   auto& run = active.plan->run;
   const auto result = communicator.driver(who).Drive([&] { return Sweep(active, communicator, 0, 1); },
@@ -124,7 +124,7 @@ std::optional<Error> DriveAlone(const comm::Active& active, comm::Communicator& 
 }
 
 // The operation fails, and its caller gets back what it lent.
-Error FailIn(const comm::Active& active, comm::Communicator& communicator, const Error& failure) {
+Error FailIn(const host_side::Active& active, comm::Communicator& communicator, const Error& failure) {
   auto kept = communicator.Fail(failure);
   if (active.plan != nullptr) active.plan->run.Recall();
   return kept;
@@ -139,7 +139,7 @@ const plan::Operation& CheckingBarrier() {
 
 std::optional<Error> RunOne(comm::Communicator& communicator, const plan::Operation& operation, host::WhoWaits who) {
   if (communicator.failed()) return communicator.failure();
-  comm::Active active;
+  host_side::Active active;
   try {
     auto& operations = communicator.operations();
     operations.Trim();
@@ -157,7 +157,7 @@ std::optional<Error> RunOne(comm::Communicator& communicator, const plan::Operat
   return MustCheck(communicator, operation) ? RunOne(communicator, CheckingBarrier(), who) : std::nullopt;
 }
 
-std::optional<Error> FinishAgain(comm::Communicator& communicator, const comm::Active& active) {
+std::optional<Error> FinishAgain(comm::Communicator& communicator, const host_side::Active& active) {
   try {
     if (const auto failure = DriveAlone(active, communicator, host::WhoWaits::caller)) {
       return communicator.Fail(*failure);

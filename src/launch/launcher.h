@@ -28,6 +28,6 @@ std::optional<Error> RunOne(comm::Communicator& communicator, const plan::Operat
 
 // Waits for the end of a repeated call that has begun, and ends it. Returns the failure, if any; never throws.
 // REQUIRES: the communicator is locked.
-std::optional<Error> FinishAgain(comm::Communicator& communicator, const comm::Active& active);
+std::optional<Error> FinishAgain(comm::Communicator& communicator, const host_side::Active& active);
 
 }  // namespace tutti::launch

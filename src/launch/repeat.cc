@@ -37,7 +37,8 @@ class Entered {
 
 // The rest of a call that waits long, crosses hosts, has failed, or audits the other ranks. `counted`: the operation
 // has ended, and an audit is due.
-[[gnu::noinline]] tuttiResult_t ConcludeSlowly(tuttiComm& handle, const comm::Active& active, bool counted) noexcept {
+[[gnu::noinline]] tuttiResult_t ConcludeSlowly(tuttiComm& handle, const host_side::Active& active,
+                                               bool counted) noexcept {
   return GuardResult(&handle, [&] {
     auto& communicator = *handle.communicator;
     auto failure = counted ? communicator.Audit() : FinishAgain(communicator, active);

@@ -1,98 +1,64 @@
 #include "src/memory/windows.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstring>
-
-#include "base/all_gather.h"
-#include "base/error.h"
-#include "src/memory/memory.h"
-#include "transports/shm/shared_segments.h"
 
 namespace tutti::memory {
-namespace {
 
-struct Offer {
-  std::uint64_t offset;  // in the allocation
-  std::uint64_t bytes;   // of the window
-  bool valid;
-  WindowNumbers::Taken taken;
-};
-
-}  // namespace
-
-tuttiWindow* Windows::Register(shm::Fabric& fabric, void* buffer, std::size_t bytes, const AllGather& all_gather,
-                               Deadline deadline) {
-  UnmapRetired();
-  const auto found = FindAllocation(buffer, bytes);
-  Offer offer{0, 0, false, numbers_.taken()};
-  if (found) offer = {found->offset, bytes, true, offer.taken};
-  const auto offers = GatherValues(all_gather, offer);
-  std::vector<int> without;
-  std::vector<WindowNumbers::Taken> taken;
-  for (std::size_t r = 0; r < offers.size(); ++r) {
-    if (!offers[r].valid) without.push_back(static_cast<int>(r));
-    taken.push_back(offers[r].taken);
+bool Windows::Deregister(const tuttiWindow* handle) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find(windows_, handle, [](const Window& window) { return window.handle.get(); });
+    if (handle == nullptr || found == windows_.end()) return false;
+    numbers_.Release(handle->number);
+    found->handle.reset();
+    --live_;
+    ++retired_;
   }
-  if (!without.empty()) {
-    Throw(tuttiInvalidArgument, "buff is not inside one tuttiMemAlloc allocation on rank{} {}",
-          without.size() > 1 ? "s" : "", fmt::join(without, ", "));
-  }
-  const std::uint16_t number = WindowNumbers::Free(taken, ring::kMostWindows);
-
-  Window window;
-  window.handle = std::make_unique<tuttiWindow>(tuttiWindow{number});
-  window.begin = static_cast<const std::byte*>(buffer);
-  window.bytes = bytes;
-  // Before the last exchange, so that no rank finds the number gone that has not been taken yet.
-  numbers_.Take(number);
-  window.segments = shm::ShareSegments(fabric, found->fd, found->mapping, all_gather, deadline);
-  window.parts.resize(offers.size());
-  for (const int r : fabric.local()) {
-    const auto at = static_cast<std::size_t>(r);
-    const auto room = window.segments[at].bytes();
-    if (offers[at].offset > room || offers[at].bytes > room - offers[at].offset) {
-      Throw(tuttiInternalError, "rank {} offered a window that lies outside its allocation", r);
-    }
-    window.parts[at] = {window.segments[at].data() + offers[at].offset, offers[at].bytes};
-  }
-  const std::lock_guard lock(mutex_);
-  windows_.resize(std::max(windows_.size(), std::size_t{number} + 1));
-  windows_[number] = std::move(window);
-  ++live_;
-  return windows_[number].handle.get();
-}
-
-void Windows::Deregister(const tuttiWindow* handle) {
-  std::unique_lock lock(mutex_);
-  if (!Retire(windows_, handle, numbers_)) {
-    Throw(tuttiInvalidArgument, "win {} is not registered on this communicator", static_cast<const void*>(handle));
-  }
-  --live_;
-  lock.unlock();
-  UnmapRetired();
-}
-
-void Windows::UnmapRetired() {
-  const std::lock_guard lock(mutex_);
-  ForEachRetired(windows_, numbers_, [](std::uint16_t, Window& window) { window = Window{}; });
+  CloseRetired();
+  return true;
 }
 
 std::optional<std::span<std::byte>> Windows::PartOf(const tuttiWindow* handle, int peer) const {
   const std::lock_guard lock(mutex_);
-  return PartOfWindow(windows_, handle, peer);
+  const auto found = std::ranges::find(windows_, handle, [](const Window& window) { return window.handle.get(); });
+  if (handle == nullptr || found == windows_.end()) return std::nullopt;
+  return found->parts[static_cast<std::size_t>(peer)];
 }
 
 std::optional<host::RemoteAccess> Windows::Find(const void* pointer, std::size_t bytes) const {
-  return FindWindow(windows_, pointer, bytes);
+  if (live_ == 0) return std::nullopt;
+  const auto* const begin = static_cast<const std::byte*>(pointer);
+  for (const auto& window : windows_) {
+    if (window.handle == nullptr || begin < window.begin) continue;
+    const auto offset = static_cast<std::size_t>(begin - window.begin);
+    if (offset > window.bytes || bytes > window.bytes - offset) continue;
+    return host::RemoteAccess{ring::SlotKind::window, window.handle->number, offset};
+  }
+  return std::nullopt;
 }
 
-const std::byte* Windows::Find(int rank, std::uint16_t number, std::uint64_t offset, std::size_t bytes) const {
-  if (number >= windows_.size() || windows_[number].parts.empty()) return nullptr;
-  const auto part = windows_[number].parts[static_cast<std::size_t>(rank)];
-  if (offset > part.size() || bytes > part.size() - offset) return nullptr;
-  return part.data() + offset;
+void Windows::CloseRetired() {
+  if (retired_ == 0) return;
+  const std::lock_guard lock(mutex_);
+  for (std::size_t w = 0; w < windows_.size(); ++w) {
+    const auto number = static_cast<std::uint16_t>(w);
+    if (windows_[w].handle != nullptr || windows_[w].parts.empty() || numbers_.OthersHave(number)) continue;
+    Close(number);
+    windows_[w] = Window{};
+    --retired_;
+  }
+}
+
+tuttiWindow* Windows::Keep(std::uint16_t number, const void* buffer, std::size_t bytes, Parts parts,
+                           std::shared_ptr<const void> reach) {
+  const std::lock_guard lock(mutex_);
+  windows_.resize(std::max(windows_.size(), std::size_t{number} + 1));
+  auto& window = windows_[number];
+  if (!window.parts.empty()) --retired_;  // the one before was not closed yet
+  window = {std::make_unique<tuttiWindow>(tuttiWindow{number}), static_cast<const std::byte*>(buffer), bytes,
+            std::move(parts), std::move(reach)};
+  ++live_;
+  return window.handle.get();
 }
 
 }  // namespace tutti::memory

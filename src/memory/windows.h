@@ -1,10 +1,11 @@
-// Windows: memory of every rank that every other rank of the host has mapped.
+// Windows: memory of every rank that every other rank of the host can reach. Each side of a communicator has its own kind;
+// this is what they share.
 //
-// A rank that deregisters a window keeps the others' parts mapped until they have deregistered it, too, because they may
-// still send what lies there. It unmaps them at its next call that concerns windows.
+// A rank that deregisters a window keeps the others' parts until they have deregistered it, too, because they may still
+// send what lies there. It lets go of them at its next call that concerns windows.
 //
-// Thread-safety: Register is a collective control call. Both Finds may run concurrently with each other, but not with
-// Register and Deregister. The communicator's lock ensures that. PartOf may be called at any time.
+// Thread-safety: Register is a collective control call. The Finds may run concurrently with each other, but not with
+// Register, Deregister and CloseRetired. The communicator's lock ensures that. PartOf may be called at any time.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/all_gather.h"
+#include "base/deadline.h"
 #include "executors/host/run.h"
 #include "src/memory/window_numbers.h"
 
@@ -24,85 +26,58 @@ struct tuttiWindow {
 
 namespace tutti::memory {
 
-// For windows with a handle, begin and bytes, ordered by number: how peers access [pointer, pointer + bytes).
-template <typename Window>
-std::optional<host::RemoteAccess> FindWindow(const std::vector<Window>& windows, const void* pointer,
-                                             std::size_t bytes) {
-  const auto* const begin = static_cast<const std::byte*>(pointer);
-  for (const auto& window : windows) {
-    if (window.handle == nullptr || begin < window.begin) continue;
-    const auto offset = static_cast<std::size_t>(begin - window.begin);
-    if (offset > window.bytes || bytes > window.bytes - offset) continue;
-    return host::RemoteAccess{ring::SlotKind::window, window.handle->number, offset};
-  }
-  return std::nullopt;
-}
-
-// For windows with a handle: takes the handle from this one, and returns whether it was there.
-template <typename Window>
-bool Retire(std::vector<Window>& windows, const tuttiWindow* handle, const WindowNumbers& numbers) {
-  for (auto& window : windows) {
-    if (handle == nullptr || window.handle.get() != handle) continue;
-    numbers.Release(handle->number);
-    window.handle.reset();
-    return true;
-  }
-  return false;
-}
-
-// For windows with a handle and parts: calls `body` with the number of each one that no rank of the host has any more.
-template <typename Window, typename Body>
-void ForEachRetired(std::vector<Window>& windows, const WindowNumbers& numbers, Body&& body) {
-  for (std::size_t w = 0; w < windows.size(); ++w) {
-    const auto number = static_cast<std::uint16_t>(w);
-    if (windows[w].handle != nullptr || windows[w].parts.empty() || numbers.OthersHave(number)) continue;
-    body(number, windows[w]);
-  }
-}
-
-// For windows with a handle and parts: `peer`'s part of a window as mapped here; empty: it is not. Null if there is no
-// such window.
-template <typename Window>
-std::optional<std::span<std::byte>> PartOfWindow(const std::vector<Window>& windows, const tuttiWindow* handle,
-                                                 int peer) {
-  for (const auto& window : windows) {
-    if (handle != nullptr && window.handle.get() == handle) return window.parts[static_cast<std::size_t>(peer)];
-  }
-  return std::nullopt;
-}
-
-class Windows : public host::WindowMap {
+class Windows {
  public:
-  explicit Windows(const shm::Fabric& fabric) : numbers_(fabric) {}
+  virtual ~Windows() = default;
 
-  // Collective. Throws tuttiInvalidArgument if [buffer, buffer + bytes) is not inside one tuttiMemAlloc allocation on
-  // every rank (naming the ranks where it is not), after reporting that to every rank.
-  tuttiWindow* Register(shm::Fabric& fabric, void* buffer, std::size_t bytes, const AllGather& all_gather,
-                        Deadline deadline);
-  // Local. Throws tuttiInvalidArgument for a window that is not (or no longer) registered here.
-  void Deregister(const tuttiWindow* window);
-  // PartOfWindow().
+  // Collective. Throws tuttiInvalidArgument, on every rank, if some rank's memory cannot be shared, naming the ranks;
+  // tuttiInternalError if a rank offers memory that is not all its own.
+  virtual tuttiWindow* Register(void* buffer, std::size_t bytes, const AllGather& all_gather, Deadline deadline) = 0;
+  // Local. False, without effect, if the window is not, or no longer, one of these.
+  bool Deregister(const tuttiWindow* window);
+  // `peer`'s part of a window as this rank reaches it; empty: it does not. Null if there is no such window.
   std::optional<std::span<std::byte>> PartOf(const tuttiWindow* window, int peer) const;
-
   // How peers access [pointer, pointer + bytes), if a window of this rank holds it.
   std::optional<host::RemoteAccess> Find(const void* pointer, std::size_t bytes) const;
-  const std::byte* Find(int rank, std::uint16_t window, std::uint64_t offset, std::size_t bytes) const override;
-  bool empty() const { return live_ == 0; }
+  // Closes what no rank of the host uses any more.
+  void CloseRetired();
+
+ protected:
+  explicit Windows(const shm::Fabric& fabric) : numbers_(fabric) {}
+
+  using Parts = std::vector<std::span<std::byte>>;  // by rank
+  // The lowest number that no rank has, as `offers`, each rank's with numbers().taken(), say.
+  template <typename Offer>
+  static std::uint16_t FreeNumber(const std::vector<Offer>& offers, std::size_t most) {
+    std::vector<WindowNumbers::Taken> taken;
+    for (const Offer& offer : offers) taken.push_back(offer.taken);
+    return WindowNumbers::Free(taken, most);
+  }
+  const WindowNumbers& numbers() const { return numbers_; }
+  // Keeps a window. `reach`: what keeps the parts within reach. REQUIRES: its number is free and has been taken.
+  tuttiWindow* Keep(std::uint16_t number, const void* buffer, std::size_t bytes, Parts parts,
+                    std::shared_ptr<const void> reach);
+  // `rank`'s part of the window of that number, also of one that is retired; empty: there is none.
+  std::span<std::byte> PartOf(std::uint16_t number, int rank) const {
+    if (number >= windows_.size() || windows_[number].parts.empty()) return {};
+    return windows_[number].parts[static_cast<std::size_t>(rank)];
+  }
 
  private:
   struct Window {
-    std::unique_ptr<tuttiWindow> handle;
+    std::unique_ptr<tuttiWindow> handle;  // null: it is retired
     const std::byte* begin = nullptr;
     std::size_t bytes = 0;
-    std::vector<shm::Segment> segments;       // by rank
-    std::vector<std::span<std::byte>> parts;  // by rank: where its part is mapped
+    Parts parts;
+    std::shared_ptr<const void> reach;
   };
-  void UnmapRetired();
+  // Called before the window is closed.
+  virtual void Close(std::uint16_t number) = 0;
 
   WindowNumbers numbers_;
   mutable std::mutex mutex_;     // held while windows_ changes, and by PartOf
   std::vector<Window> windows_;  // by number
-  std::size_t live_ = 0;
+  std::size_t live_ = 0, retired_ = 0;
 };
 
 }  // namespace tutti::memory

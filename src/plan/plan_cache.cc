@@ -29,17 +29,13 @@ schedule::ProtocolConfig MessageConfig(std::size_t bytes, const cost_model::Tuni
 }  // namespace
 
 BoundPlan::BoundPlan(PlannedCall planned, const Operation& operation, const PlanContext& context)
-    : choice(std::move(planned.choice)),
+    : KeptPlan{std::move(planned.choice), BytesUsed(planned.extents)},
       signature(0),
       plan(std::move(planned.schedule), std::move(planned.extents), planned.config, operation.type, operation.op,
            *context.fabric, planned.first_channel),
       run(plan, *context.fabric, context.network, *context.windows),
       touched(plan.footprint() * context.selector->tuning().ranks_of_a_cache()),
-      cached(context.selector->tuning().stream_bytes) {
-  const auto used = BytesUsed(plan.extents());
-  input_bytes = used.input;
-  output_bytes = used.output;
-}
+      cached(context.selector->tuning().stream_bytes) {}
 
 bool BoundPlan::StreamsOutput(const Operation& asked) const {
   // An all-reduce in place has read what it overwrites a moment before, chunk by chunk. Those lines need not be read
@@ -51,48 +47,26 @@ bool BoundPlan::StreamsOutput(const Operation& asked) const {
   return touched / (overwrites ? kInPlace : 1) > cached;
 }
 
-BoundPlan& PlanCache::FindSlowly(const Operation& operation, std::uint64_t packed) {
-  PlanKey key = KeyOf(operation, packed);
-  auto found = plans_.find(key);
-  if (found == plans_.end()) {
-    found = plans_.emplace(std::move(key), Make(operation)).first;
-  }
-  last_ = operation.plain() ? found->second.get() : nullptr;
-  last_call_ = packed;
-  last_count_ = operation.count;
-  return *found->second;
-}
-
-static_assert(tuttiNumTransports <= TUTTI_COUNTED_TRANSPORTS && tuttiNumAlgorithms <= TUTTI_COUNTED_ALGORITHMS);
-
-void PlanCache::AddTraffic(tuttiCounters_t& counters) const {
+void BoundPlan::AddBytes(tuttiTransport_t network, tuttiCounters_t& counters) const {
   // In the order of Traffic: value, pointer, window, cma, by network.
   const tuttiTransport_t transports[] = {tuttiTransportShm, tuttiTransportDirect, tuttiTransportDirect,
-                                         tuttiTransportCma, context_.transport};
-  for (const auto& [key, plan] : plans_) {
-    const auto algorithm = static_cast<std::size_t>(plan->choice.candidate.algorithm);
-    counters.operations += plan->operations;
-    counters.operationsByAlgorithm[algorithm] += plan->operations;
-    for (std::size_t c = 0; c < plan->run.channels(); ++c) {
-      const auto& traffic = plan->run.traffic(c);
-      for (std::size_t kind = 0; kind < std::size(transports); ++kind) {
-        counters.bytesSent[transports[kind]][algorithm] += traffic.sent[kind];
-        counters.bytesReceived[transports[kind]][algorithm] += traffic.received[kind];
-      }
+                                         tuttiTransportCma, network};
+  const auto algorithm = static_cast<std::size_t>(choice.candidate.algorithm);
+  for (std::size_t c = 0; c < run.channels(); ++c) {
+    const auto traffic = run.traffic(c);
+    for (std::size_t kind = 0; kind < std::size(transports); ++kind) {
+      counters.bytesSent[transports[kind]][algorithm] += traffic.sent[kind];
+      counters.bytesReceived[transports[kind]][algorithm] += traffic.received[kind];
     }
   }
 }
 
-tuttiCounters_t PlanCache::Traffic() const {
-  auto traffic = forgotten_;
-  AddTraffic(traffic);
-  return traffic;
-}
-
-void PlanCache::Forget() {
-  AddTraffic(forgotten_);
-  plans_.clear();
-  last_ = nullptr;
+BoundPlan& PlanCache::FindSlowly(const Operation& operation, std::uint64_t packed) {
+  auto& plan = PlanTable::Find(KeyOf(operation, packed), [&] { return Make(operation); });
+  found_ = operation.plain() ? &plan : nullptr;
+  found_call_ = packed;
+  found_count_ = operation.count;
+  return plan;
 }
 
 // Plans calls on processors.

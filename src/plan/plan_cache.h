@@ -4,14 +4,11 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string>
-#include <unordered_map>
 
 #include "executors/host/run.h"
 #include "src/plan/plan_selector.h"
+#include "src/plan/plan_table.h"
 #include "src/plan/planned_call.h"
-#include "src/plan/planning.h"
 
 namespace tutti::plan {
 
@@ -26,54 +23,47 @@ struct PlanContext {
   tuttiTransport_t transport;        // of slots between hosts
 };
 
-struct BoundPlan {
+struct BoundPlan : KeptPlan {
   // `operation` as Scheduled() returns it.
   BoundPlan(PlannedCall planned, const Operation& operation, const PlanContext& context);
 
-  Choice choice;
   std::uint64_t signature;
   host::Plan plan;
   host::Run run;
-  std::size_t touched;      // bytes, by all ranks of a cache
-  std::size_t cached;       // bytes that the cache holds
-  std::size_t input_bytes;  // of the buffers, from their first byte to the last one used
-  std::size_t output_bytes;
-  std::uint64_t operations = 0;  // done
+  std::size_t touched;  // bytes, by all ranks of a cache
+  std::size_t cached;   // bytes that the cache holds
 
   // Whether results are stored past the caches.
   bool StreamsOutput(const Operation& asked) const;
-  std::optional<PlanSummary> summary() const { return PlanSummary{choice, plan.channels().size(), plan.config()}; }
+  PlanSummary summary() const { return {choice, plan.channels().size(), plan.config()}; }
+  void AddBytes(tuttiTransport_t network, tuttiCounters_t& counters) const;
 };
 
-class PlanCache {
+class PlanCache : public PlanTable<BoundPlan> {
  public:
-  explicit PlanCache(PlanContext context) : context_(context) {}
+  explicit PlanCache(const PlanContext& context) : PlanTable(context.transport), context_(context) {}
 
   // The plan for this call. The reference holds until the next Forget().
   BoundPlan& Find(const Operation& operation, std::uint64_t packed) {
-    const bool again = last_ != nullptr && last_call_ == packed && last_count_ == operation.count && operation.plain();
-    return again ? *last_ : FindSlowly(operation, packed);
+    const bool again =
+        found_ != nullptr && found_call_ == packed && found_count_ == operation.count && operation.plain();
+    return again ? *found_ : FindSlowly(operation, packed);
   }
-  // There are so many plans that all should be forgotten.
-  bool full() const { return plans_.size() >= kMaxPlans; }
-  // Forgets all plans, but not their traffic. REQUIRES: no plan is running or kept by a caller.
-  void Forget();
-  // The operations of all plans so far, and the bytes that they moved.
-  tuttiCounters_t Traffic() const;
+  void Forget() {
+    PlanTable::Forget();
+    found_ = nullptr;
+  }
 
  private:
   class HostPlanner;
   std::unique_ptr<BoundPlan> Make(const Operation& operation) const;
-  void AddTraffic(tuttiCounters_t& counters) const;  // of the plans that are not forgotten
   BoundPlan& FindSlowly(const Operation& operation, std::uint64_t packed);
 
   PlanContext context_;
-  std::unordered_map<PlanKey, std::unique_ptr<BoundPlan>, PlanKeyHash> plans_;
-  tuttiCounters_t forgotten_{};  // the traffic of forgotten plans
   // The last plan found, for loops over one call.
-  BoundPlan* last_ = nullptr;
-  std::uint64_t last_call_ = 0;
-  std::uint64_t last_count_ = 0;
+  BoundPlan* found_ = nullptr;
+  std::uint64_t found_call_ = 0;
+  std::uint64_t found_count_ = 0;
 };
 
 }  // namespace tutti::plan

@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "src/communicator/repeated_call.h"
-#include "src/communicator/signals.h"
 #include "src/diagnostics/failure_detector.h"
 #include "src/diagnostics/recorder.h"
 #include "src/diagnostics/trace.h"
-#include "src/memory/windows.h"
+#include "src/host/repeated_call.h"
+#include "src/host/signals.h"
+#include "src/host/windows.h"
 #include "src/plan/plan_cache.h"
 
-namespace tutti::comm {
+namespace tutti::host_side {
 
 // The sequence and digest of consecutive operations.
 struct CallOrder {
@@ -51,7 +51,7 @@ class Operations {
     const plan::Programs& programs;
     shm::Fabric& fabric;
     diagnostics::FailureDetector& failure_detector;
-    const memory::Windows& windows;
+    const HostWindows& windows;
     diagnostics::Trace* trace;  // null: there is none
     bool observed;              // by the library on top
   };
@@ -94,8 +94,8 @@ class Operations {
   }
   void ForgetPlans();
 
-  // The operations so far, and the bytes that they moved.
-  tuttiCounters_t Traffic() const { return plans_.Traffic(); }
+  // Adds the operations so far, and the bytes that they moved.
+  void AddTraffic(tuttiCounters_t& counters) const { plans_.AddTraffic(counters); }
   // Records that a GPU's operation was the last one.
   void NoteEnqueued(const plan::Operation& operation, tuttiAlgorithm_t algorithm);
   tuttiAlgorithm_t last_algorithm() const { return last_algorithm_.load(std::memory_order_relaxed); }
@@ -127,16 +127,15 @@ class Operations {
   diagnostics::Recorder recorder_;
   CallOrder collectives_;
   std::vector<CallOrder> sent_, received_;  // messages by peer
-  Signals signals_;
+  HostSignals signals_;
   std::vector<std::uint64_t> signalled_, awaited_;  // one-sided operations by peer
-  std::byte barrier_input_{}, barrier_output_{};
+  struct {
+    std::byte input{}, output{};
+  } barrier_;
   const bool reports_;  // every call's plan, to the library on top
   const bool keeps_calls_;
   RepeatedCalls repeated_;
   std::atomic<tuttiAlgorithm_t> last_algorithm_{tuttiAlgorithmNone};
-  // The last operation: its plan while cached, else a summary.
-  plan::BoundPlan* last_plan_ = nullptr;
-  std::optional<plan::PlanSummary> forgotten_plan_;
   std::uint64_t last_call_ = 0, last_count_ = 0;
   bool last_on_device_ = false;
 };
@@ -148,7 +147,7 @@ inline void Operations::Record(Active& active, std::uint64_t packed) {
   const auto algorithm = active.plan->choice.candidate.algorithm;
   active.record = recorder_.Begin({active.sequence, active.plan->signature, packed, active.operation->count,
                                    active.started, static_cast<std::uint64_t>(algorithm)});
-  last_plan_ = active.plan;
+  plans_.Use(*active.plan);
   last_call_ = packed;
   last_count_ = active.operation->count;
   last_algorithm_.store(algorithm, std::memory_order_relaxed);
@@ -179,4 +178,4 @@ inline bool Operations::Count(const Active& active, std::int64_t now) {
   return parts_.failure_detector.MustAudit(*active.operation);
 }
 
-}  // namespace tutti::comm
+}  // namespace tutti::host_side

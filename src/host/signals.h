@@ -10,12 +10,12 @@
 
 #include "transports/shm/fabric.h"
 
-namespace tutti::comm {
+namespace tutti::host_side {
 
-class Signals {
+class HostSignals {
  public:
   // `fabric` outlives this.
-  explicit Signals(shm::Fabric& fabric) : fabric_(fabric), taken_(static_cast<std::size_t>(fabric.nranks())) {}
+  explicit HostSignals(shm::Fabric& fabric) : fabric_(fabric), taken_(static_cast<std::size_t>(fabric.nranks())) {}
 
   // `peer` sees everything that this thread has written before. REQUIRES: it is on this host, and is woken after that.
   void Send(int peer, std::uint8_t signal) const;
@@ -31,4 +31,4 @@ class Signals {
   std::vector<std::array<std::uint64_t, ring::kSignals>> taken_;  // by peer
 };
 
-}  // namespace tutti::comm
+}  // namespace tutti::host_side

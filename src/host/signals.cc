@@ -1,16 +1,16 @@
-#include "src/communicator/signals.h"
+#include "src/host/signals.h"
 
 #include <atomic>
 
-namespace tutti::comm {
+namespace tutti::host_side {
 
-void Signals::Send(int peer, std::uint8_t signal) const {
+void HostSignals::Send(int peer, std::uint8_t signal) const {
   // Release, and each count continues the others' release sequence: who takes this signal and those of other threads
   // sees what all of them have written before.
   std::atomic_ref(Counts(fabric_.rank(), peer)[signal]).fetch_add(1, std::memory_order_release);
 }
 
-bool Signals::Take(int peer, std::uint8_t signal, std::uint64_t count) {
+bool HostSignals::Take(int peer, std::uint8_t signal, std::uint64_t count) {
   auto& taken = taken_[static_cast<std::size_t>(peer)][signal];
   const auto sent = std::atomic_ref(Counts(peer, fabric_.rank())[signal]).load(std::memory_order_acquire);
   if (sent < taken + count) return false;
@@ -18,4 +18,4 @@ bool Signals::Take(int peer, std::uint8_t signal, std::uint64_t count) {
   return true;
 }
 
-}  // namespace tutti::comm
+}  // namespace tutti::host_side

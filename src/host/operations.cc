@@ -1,13 +1,14 @@
-#include "src/communicator/operations.h"
+#include "src/host/operations.h"
 
 #include <cstring>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/numbers/datatype.h"
+#include "src/plan/call_buffers.h"
 #include "src/plan/external_tuner.h"
 
-namespace tutti::comm {
+namespace tutti::host_side {
 namespace {
 
 // Bytes of a piece. A shorter one costs its reader more in the system call, and its writer more in waiting until it is
@@ -85,8 +86,6 @@ void Operations::AddToTrace(const Active& active, tuttiAlgorithm_t algorithm) {
 }
 
 void Operations::ForgetPlans() {
-  if (last_plan_ != nullptr) forgotten_plan_ = last_plan_->summary();
-  last_plan_ = nullptr;
   repeated_.Forget();
   plans_.Forget();
 }
@@ -98,16 +97,12 @@ void Operations::NoteEnqueued(const plan::Operation& operation, tuttiAlgorithm_t
   last_algorithm_.store(algorithm, std::memory_order_relaxed);
 }
 
-Operations::Last Operations::last() const {
-  return {last_call_, last_count_, last_on_device_, last_plan_ != nullptr ? last_plan_->summary() : forgotten_plan_};
-}
+Operations::Last Operations::last() const { return {last_call_, last_count_, last_on_device_, plans_.last()}; }
 
 host::RemoteAccess Operations::RemoteAccessOf(const void* buffer, std::size_t bytes, bool cma) const {
   const auto address = reinterpret_cast<std::uint64_t>(buffer);
   if (parts_.fabric.all_same_process()) return {ring::SlotKind::pointer, 0, address};
-  if (!parts_.windows.empty()) {
-    if (const auto access = parts_.windows.Find(buffer, bytes)) return *access;
-  }
+  if (const auto access = parts_.windows.Find(buffer, bytes)) return *access;
   if (cma) return {ring::SlotKind::cma, 0, address, parts_.fabric.cma_forced() ? 0 : kWorthFetching};
   return {};
 }
@@ -115,12 +110,9 @@ host::RemoteAccess Operations::RemoteAccessOf(const void* buffer, std::size_t by
 void Operations::BindBuffers(const Active& active, host::Launch& launch) {
   const auto& operation = *active.operation;
   const auto& plan = *active.plan;
-  launch.input = static_cast<const std::byte*>(operation.input);
-  launch.output = static_cast<std::byte*>(operation.output);
-  if (operation.collective == schedule::Collective::barrier) {
-    launch.input = &barrier_input_;
-    launch.output = &barrier_output_;
-  }
+  const auto buffers = plan::BuffersOf(operation, {&barrier_.input, &barrier_.output});
+  launch.input = buffers.input;
+  launch.output = buffers.output;
   launch.tag = active.tag;
   launch.scaled = operation.scaled;
   launch.scalar = operation.scalar_source == nullptr
@@ -131,18 +123,14 @@ void Operations::BindBuffers(const Active& active, host::Launch& launch) {
     if (!tensors->input.dense()) launch.input_strided = &tensors->input;
     if (!tensors->output.dense()) launch.output_strided = &tensors->output;
   }
-  const auto& schedule = plan.plan.schedule();
-  const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
-  if (plan.plan.config().protocol == ring::Protocol::bulk && may_refer && parts_.settings.zero_copy) {
-    // Data fetched from other processes needs a dense destination.
-    const bool cma = plan.plan.config().cma && operation.tensors == nullptr;
-    const auto access = [&](const void* buffer, std::size_t bytes, const schedule::Strided* strided) {
-      return strided != nullptr ? host::RemoteAccess{} : RemoteAccessOf(buffer, bytes, cma);
-    };
-    launch.input_access = access(launch.input, plan.input_bytes, launch.input_strided);
-    launch.output_access = access(launch.output, plan.output_bytes, launch.output_strided);
-    launch.send_in_place = true;
-  }
+  // Data fetched from other processes needs a dense destination.
+  const bool cma = plan.plan.config().cma && operation.tensors == nullptr;
+  const auto reach = [&](const void* buffer, std::size_t bytes) { return RemoteAccessOf(buffer, bytes, cma); };
+  const auto access = plan::AccessTo(buffers, plan.used, operation, plan.plan, reach);
+  if (!access || !parts_.settings.zero_copy) return;
+  launch.input_access = access->input;
+  launch.output_access = access->output;
+  launch.send_in_place = true;
 }
 
-}  // namespace tutti::comm
+}  // namespace tutti::host_side

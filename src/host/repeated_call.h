@@ -11,7 +11,7 @@
 #include "src/plan/operation.h"
 #include "src/plan/plan_cache.h"
 
-namespace tutti::comm {
+namespace tutti::host_side {
 
 // A call that was checked and has begun by a plan of one pass. Such a plan's slots carry their data, so the addresses
 // of the buffers are all that may change.
@@ -48,7 +48,7 @@ class RepeatedCall {
 
   bool FitsBuffers(std::uintptr_t input, std::uintptr_t output) const {
     if (((input | output) & (SizeOf(operation_.type) - 1)) != 0 || input == 0 || output == 0) return false;
-    const auto input_end = input + plan_->input_bytes, output_end = output + plan_->output_bytes;
+    const auto input_end = input + plan_->used.input, output_end = output + plan_->used.output;
     if (input_end < input || output_end < output) return false;  // past the end of memory
     if (operation_.in_place) return input - output == distance_;
     return input_end <= output || output_end <= input;
@@ -88,4 +88,4 @@ class RepeatedCalls {
   std::size_t oldest_ = 0;
 };
 
-}  // namespace tutti::comm
+}  // namespace tutti::host_side
