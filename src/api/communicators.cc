@@ -173,7 +173,7 @@ tuttiResult_t tuttiCommHosts(const tuttiComm_t comm, int* hosts) {
   return launch::Guard(comm, [&] {
     const launch::Asking asking(comm);
     launch::CheckOutput("hosts", hosts);
-    const auto& host_of = launch::Made(asking.handle()).host_of();
+    const auto& host_of = launch::Made(asking.handle()).host().hosts().host_of;
     std::vector<int> first_seen;  // the library's numbers, in the order of ranks
     for (std::size_t r = 0; r < host_of.size(); ++r) {
       const auto found = std::ranges::find(first_seen, host_of[r]);
@@ -210,7 +210,7 @@ tuttiResult_t tuttiCommOnWait(tuttiComm_t comm, void (*waiting)(void* context), 
     const launch::Asking asking(comm);
     auto& communicator = launch::Made(asking.handle());
     const std::lock_guard lock(communicator);
-    communicator.Meanwhile({waiting, context});
+    communicator.host().Meanwhile({waiting, context});
   });
 }
 

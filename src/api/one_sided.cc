@@ -11,7 +11,7 @@ void CheckPeer(const comm::Communicator& communicator, int peer) {
   if (peer < 0 || peer >= communicator.size()) {
     Throw(tuttiInvalidArgument, "peer is {}; comm has ranks 0 to {}", peer, communicator.size() - 1);
   }
-  const auto& host_of = communicator.host_of();
+  const auto& host_of = communicator.host().hosts().host_of;
   if (host_of[static_cast<std::size_t>(peer)] == host_of[static_cast<std::size_t>(communicator.rank())]) return;
   Throw(tuttiInvalidUsage,
         "peer {} is on another host; one-sided calls reach ranks of this host only. Use tuttiSend and tuttiRecv", peer);

@@ -1,6 +1,8 @@
-// A communicator as one rank sees it: its members, their connections, and the operations that run on it.
+// A communicator as one rank sees it: how its ranks meet, the control calls that they make together, who its members are,
+// and the failure that ends it. What its calls do is its sides' business: src/host and, where every rank has a GPU,
+// src/device.
 //
-// Thread-safety: Begin, Finish and the control calls need the lock (std::lock_guard); getters, Abort and failure() do
+// Thread-safety: the sides' calls and the control calls need the lock (std::lock_guard); getters, Abort and failure() do
 // not.
 #pragma once
 
@@ -15,21 +17,12 @@
 #include <vector>
 
 #include "base/all_gather.h"
-#include "executors/host/drive.h"
-#include "executors/host/helper_threads.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/bootstrap/rendezvous.h"
 #include "src/bootstrap/shrink/membership_agreement.h"
 #include "src/communicator/control_call.h"
 #include "src/device/failure_detector.h"
-#include "src/diagnostics/failure_detector.h"
-#include "src/diagnostics/trace.h"
-#include "src/host/operations.h"
-#include "src/host/windows.h"
-#include "src/init/agreement.h"
-#include "src/init/host_network.h"
-#include "src/plan/external_tuner.h"
-#include "src/plan/plan_selector.h"
+#include "src/host/host_side.h"
 #include "src/plan/programs.h"
 #include "topology/graph/system.h"
 
@@ -77,8 +70,6 @@ class Communicator {
 
   int rank() const { return control_plane_->rank(); }
   int size() const { return control_plane_->size(); }
-  // The host of each rank, in any numbers.
-  const std::vector<int>& host_of() const { return fabric_->hosts().host_of; }
   const Options& options() const { return options_; }
   // For the library on top; without a handle. REQUIRES: the ranks have met.
   tuttiCommFacts_t facts() const;
@@ -97,15 +88,13 @@ class Communicator {
   }
   // The observer of its calls; null: there is none.
   void* observer() const { return observer_->get(); }
-  // REQUIRES: locked.
-  host_side::Operations& operations() { return *operations_; }
-  // Until SideBySide(false), operations that are about to begin may run side by side.
-  void SideBySide(bool several) {
-    fabric_->control(fabric_->rank()).several.store(several ? 1 : 0, std::memory_order_release);
-  }
-  // For Driver: looks for a reason to stop. `awaited`: the result of Run::WaitsFor for the operation's channels.
-  std::optional<Error> Look(const host_side::Active& active, const diagnostics::Awaited& awaited,
-                            std::chrono::steady_clock::duration waited);
+  host_side::HostSide& host() { return *host_; }
+  const host_side::HostSide& host() const { return *host_; }
+  // Where calls on GPU memory go; null unless every rank has a device.
+  device::DeviceSide* device() const { return device_.get(); }
+  // Why device() is null, for a person.
+  const std::string& why_no_device() const { return why_no_device_; }
+
   // Looks for ranks whose calls differ from this rank's, or that have failed; fails the communicator if there are any.
   std::optional<Error> Audit();
   // This rank makes no more calls. Compares its calls with those of every rank it can see; fails the communicator if
@@ -113,52 +102,19 @@ class Communicator {
   std::optional<Error> LastAudit(bool waits);
   // Makes the communicator dead; returns the failure that killed it (perhaps an earlier one).
   Error Fail(const Error& failure);
-  Error Explain(const host_side::Active& active, const host::Fault& fault) {
-    return failure_detector_->Explain(active.in_flight(), fault);
-  }
-  std::optional<Error> failure() const { return failure_detector_->failure(); }
-  bool failed() const { return failure_detector_->failed(); }
-  // For a wait of that kind. REQUIRES: locked.
-  host::Driver& driver(host::WhoWaits who) {
-    driver_.Use(wait_policy(who), who == host::WhoWaits::caller ? meanwhile_ : host::Meanwhile{});
-    return driver_;
-  }
-  // What callers want done while they wait, from the next operation on. REQUIRES: locked.
-  void Meanwhile(const host::Meanwhile& meanwhile) { meanwhile_ = meanwhile; }
-  // The same for helper thread `index`: 1, 2, ...
-  host::Driver& helper_driver(int index, host::WhoWaits who) {
-    auto& driver = helper_drivers_[static_cast<std::size_t>(index) - 1];
-    driver.Use(wait_policy(who));
-    return driver;
-  }
-  // Wakes this host's sleeping ranks, including this rank's other threads.
-  void WakeOwn() { host::WakeSleepers(*fabric_); }
-  // The helper threads; null with one thread per rank.
-  host::HelperThreads* helper_threads() { return helper_threads_.get(); }
-  // Null if all ranks are on one host.
-  progress::NetworkEngine* network() const { return network_.engine.get(); }
-  const host::WaitPolicy& wait_policy(host::WhoWaits who) const {
-    return who == host::WhoWaits::stream ? stream_wait_policy_ : wait_policy_;
-  }
+  std::optional<Error> failure() const { return host_->failure_detector().failure(); }
+  bool failed() const { return host_->failure_detector().failed(); }
   bool suspended() const { return device_ != nullptr && device_->suspended(); }
   // Throws tuttiInvalidUsage if it is suspended.
   void RequireResumed() const;
   // From any thread.
   std::uint64_t MemoryStat(tuttiCommMemStat_t stat) const;
-  // Where calls on GPU memory go; null unless every rank has a device.
-  device::DeviceContext* device() const { return device_.get(); }
-  // Why device() is null, for a person.
-  const std::string& why_no_device() const { return why_no_device_; }
-  // Records that the device side's last plan has enqueued the operation.
+  // Records that the device side has enqueued the operation.
   void NoteEnqueued(const plan::Operation& operation) {
-    operations_->NoteEnqueued(operation, device_->plans().last()->choice.candidate.algorithm);
+    host_->operations().NoteEnqueued(operation, device_->plans().last()->choice.candidate.algorithm);
   }
   // Waits for this rank's pending GPU work. Returns early if the communicator has failed.
   void AwaitDevice() const;
-
-  // For tools: changes plans from now on. REQUIRES: nothing runs; all ranks call it between the same operations.
-  void UseTable(tuner::SelectionTable table);
-  const tuner::SelectionTable& table() const { return selector_->table(); }
 
   // A kernel that finds a fault stops at once, so its stream is idle before there is an error message. If there is a
   // fault, waits for the message for as long as a fault report is promised to take. From any thread.
@@ -202,7 +158,7 @@ class Communicator {
   void ReadCounters(tuttiCounters_t& counters);
   // What the cost model says of the collective; 0 for messages and for a single rank. REQUIRES: locked.
   double EstimatedMicroseconds(const plan::Operation& operation, bool on_device) const;
-  tuttiAlgorithm_t last_algorithm() const { return operations_->last_algorithm(); }
+  tuttiAlgorithm_t last_algorithm() const { return host_->operations().last_algorithm(); }
   std::string DescribeLast() const;
   // The flight recorder, as text.
   std::string DumpRecords() const;
@@ -218,15 +174,25 @@ class Communicator {
   std::unique_ptr<Communicator> Join(ControlCall call, const MeetFromHere& meet, const Options& options,
                                      Cancellation cancel);
   void AwaitArrivals(ControlCall call, Cancellation cancel);
-  std::unique_ptr<shrink::MembershipAgreement> MakeMembershipAgreement(const shm::Hosts& hosts);
   void LockSlowly();
   void Stop(std::string_view what);
-  void MakeDeviceContext(cost_model::TuningContext tuning, Deadline deadline);
   void DumpRecorder() const;
+  bool IsOnDevice(const void* memory) const;
   AllGather MakeAllGather() { return MakeAllGather(cancel_); }
   AllGather MakeAllGather(Cancellation cancel);
   Deadline InitDeadline() const { return Deadline::After(options_.settings.init_timeout()); }
+
+  // The steps of making a communicator, all collective, once the ranks have met; in setup.cc.
   void SetUp(Deadline deadline);
+  void ReadPrograms(const init::Meeting& meeting, cost_model::TuningContext& tuning);
+  void ConnectHost(const init::Meeting& meeting, const init::Agreement& agreement);
+  void PrepareMembershipAgreement(const init::Meeting& meeting);
+  void SurveyMachines(const init::Meeting& meeting, const init::Agreement& agreement);
+  void AddPlanFacts(const init::Meeting& meeting, const init::Agreement& agreement,
+                    cost_model::TuningContext& tuning) const;
+  void ConnectDevice(const init::Meeting& meeting, const cost_model::TuningContext& tuning);
+  void BeginTogether(Deadline deadline);
+
   // Collective, and the first exchange of every control call. Throws tuttiInvalidUsage on all ranks if they are in
   // different control calls, or have made different collective calls so far.
   void RequireSameCalls(ControlCall call, const AllGather& all_gather);
@@ -247,35 +213,18 @@ class Communicator {
   std::atomic<bool> aborted_{false};
   Cancellation cancel_;
   std::unique_ptr<bootstrap::ControlPlane> control_plane_;
-  init::Agreement agreement_;
   plan::Programs programs_;
   topology::System system_;  // of all hosts
   std::string identity_;     // equal on all ranks, unique to this communicator
   TickCalendar calendar_;
-  std::atomic<int> waits_for_{-1};  // a rank, as of the last look; for dumps
-  std::unique_ptr<shm::Fabric> fabric_;
-  init::HostNetwork network_;
-  std::multimap<std::byte*, std::size_t> registered_;  // bytes that the network has; or 0
-  std::optional<host_side::HostWindows> windows_;
-  std::unique_ptr<shrink::MembershipAgreement> membership_agreement_;
-  std::unique_ptr<diagnostics::FailureDetector> failure_detector_;
+  std::multimap<std::byte*, std::size_t> registered_;    // bytes that the network has; or 0
   std::unique_ptr<plan::ExternalTuner> external_tuner_;  // null: there is none
-  std::unique_ptr<plan::PlanSelector> selector_;
-  host::WaitPolicy wait_policy_;
-  host::WaitPolicy stream_wait_policy_;
-  std::unique_ptr<host::Sleeper> sleeper_;
-  host::Driver driver_{nullptr, {}};
-  host::Meanwhile meanwhile_;
-  std::vector<host::Driver> helper_drivers_;  // by helper thread
-  std::unique_ptr<host::HelperThreads> helper_threads_;
-  std::unique_ptr<diagnostics::Trace> trace_;
-  std::unique_ptr<device::DeviceContext> device_;
-  std::string why_no_device_;
-  std::unique_ptr<device::DeviceFailureDetector> device_failure_detector_;
-
   std::unique_ptr<Observer> observer_;
+  std::optional<host_side::HostSide> host_;
+  std::unique_ptr<shrink::MembershipAgreement> membership_agreement_;
+  std::unique_ptr<device::DeviceSide> device_;
+  std::string why_no_device_;
   std::atomic<bool> busy_{false};
-  std::unique_ptr<host_side::Operations> operations_;
 };
 
 }  // namespace tutti::comm

@@ -1,23 +1,16 @@
 // How a rank's part of a control call ends on failure, and how the other ranks learn of it.
-#include <algorithm>
 #include <mutex>
 #include <new>
 #include <system_error>
 
-#include "base/all_gather.h"
 #include "src/communicator/communicator.h"
 #include "src/communicator/control_call.h"
-#include "src/memory/device_buffers.h"
 
 namespace tutti::comm {
 namespace {
 
 bool IsMismatch(const Error& failure) {
   return failure.code() == tuttiInvalidUsage && std::string_view(failure.what()).starts_with(kMismatch);
-}
-
-[[noreturn]] void ThrowNotRegistered(const tuttiWindow* window) {
-  Throw(tuttiInvalidArgument, "win {} is not registered on this communicator", static_cast<const void*>(window));
 }
 
 }  // namespace
@@ -68,8 +61,8 @@ void Communicator::EndControlCall(ControlCall call) {
   // and its call to the message, unless the others name them.
   const bool remote = failure.code() == tuttiRemoteError || failure.code() == tuttiTimeoutError;
   if (!mismatch && !remote) throw failure;
-  const Error named(failure.code(),
-                    fmt::format("{}; {} called {}", failure.what(), failure_detector_->Who(rank()), NameOf(call)));
+  const Error named(failure.code(), fmt::format("{}; {} called {}", failure.what(),
+                                                host_->failure_detector().Who(rank()), NameOf(call)));
   if (mismatch) throw Fail(named);
   throw named;
 }
@@ -79,36 +72,7 @@ void Communicator::RefuseControlCalls(std::string_view what) {
   const auto before = failure();
   control_plane_->Refuse(before ? *before
                                 : Error(tuttiInvalidUsage, fmt::format("{}{} called {}", kMismatch,
-                                                                       failure_detector_->Who(rank()), what)));
-}
-
-tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
-  return InControlCall(ControlCall::window_register, [&]() -> tuttiWindow* {
-    RequireSameCalls(ControlCall::window_register, MakeAllGather());
-    const bool mine = device_ != nullptr && memory::IsGpuMemory(device_->device(), buffer);
-    if (device_ != nullptr) {
-      const auto on_gpu = GatherValues(MakeAllGather(), static_cast<std::uint8_t>(mine));
-      const auto other = std::find_if(on_gpu.begin(), on_gpu.end(), [&](auto each) { return each != on_gpu.front(); });
-      if (other != on_gpu.end()) {
-        Throw(tuttiInvalidArgument, "buff is {} memory on rank 0, {} memory on rank {}",
-              on_gpu.front() ? "GPU" : "host", *other ? "GPU" : "host", other - on_gpu.begin());
-      }
-    }
-    if (mine) return device_->windows().Register(buffer, bytes, MakeAllGather(), InitDeadline());
-    return windows_->Register(buffer, bytes, MakeAllGather(), InitDeadline());
-  });
-}
-
-void Communicator::DeregisterWindow(const tuttiWindow* window) {
-  const bool on_device = device_ != nullptr && device_->windows().Deregister(window);
-  if (!on_device && !windows_->Deregister(window)) ThrowNotRegistered(window);
-}
-
-std::span<std::byte> Communicator::PartOf(const tuttiWindow* window, int peer) const {
-  auto part = device_ != nullptr ? device_->windows().PartOf(window, peer) : std::nullopt;
-  if (!part) part = windows_->PartOf(window, peer);
-  if (!part) ThrowNotRegistered(window);
-  return *part;
+                                                                       host_->failure_detector().Who(rank()), what)));
 }
 
 }  // namespace tutti::comm

@@ -34,7 +34,7 @@ tuttiCommFacts_t FactsOf(const Options& options, int rank, int nranks) {
 tuttiCommFacts_t Communicator::facts() const {
   auto facts = FactsOf(options_, rank(), size());
   if (facts.id == 0) facts.id = NumberOf(identity_);
-  const auto& hosts = fabric_->hosts();
+  const auto& hosts = host_->hosts();
   std::vector<int> ranks(static_cast<std::size_t>(hosts.count()));
   for (const int host : hosts.host_of) ++ranks[static_cast<std::size_t>(host)];
   const auto [fewest, most] = std::ranges::minmax(ranks);
@@ -42,10 +42,9 @@ tuttiCommFacts_t Communicator::facts() const {
   facts.fewestRanksOfHost = fewest;
   facts.mostRanksOfHost = most;
   const bool on_gpus = device_ != nullptr;
-  facts.channels =
-      on_gpus ? device_->plans().tuning().max_channels : (selector_ != nullptr ? selector_->tuning().max_channels : 0);
+  facts.channels = on_gpus ? device_->plans().tuning().max_channels : host_->channels();
   facts.messageChannels = on_gpus ? cuda_transport::kMessageChannels : 1;
-  facts.network = hosts.count() == 1 ? tuttiTransportSelf : network_.transport;
+  facts.network = hosts.count() == 1 ? tuttiTransportSelf : host_->transport();
   return facts;
 }
 

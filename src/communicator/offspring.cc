@@ -148,10 +148,11 @@ std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& exclu
   const auto open = [&] { return bootstrap::EncodeUniqueId(bootstrap::OpenRendezvous(options_.settings, &hold)); };
   for (;;) {
     const auto reunited =
-        membership_agreement_->Meet(excluded, exact, failure_detector_->Dead(), open, deadline, either);
+        membership_agreement_->Meet(excluded, exact, host_->failure_detector().Dead(), open, deadline, either);
     const auto& members = reunited.members;
     const auto place = std::ranges::find(members, rank()) - members.begin();
-    std::optional<WhileAllLive> alive(std::in_place, *failure_detector_, membership_agreement_->links(), members);
+    std::optional<WhileAllLive> alive(std::in_place, host_->failure_detector(), membership_agreement_->links(),
+                                      members);
     try {
       const auto meet = At(bootstrap::DecodeUniqueId(reunited.id), static_cast<int>(members.size()),
                            static_cast<int>(place), Cancellation(aborted_, &cancel, &alive->one_died()));

@@ -6,7 +6,6 @@
 #include "base/all_gather.h"
 #include "src/communicator/communicator.h"
 #include "src/communicator/control_call.h"
-#include "transports/progress/network.h"
 
 namespace tutti::comm {
 namespace {
@@ -60,48 +59,50 @@ std::string WhichDiffer(const std::vector<Told>& one, const std::string& who, co
 }  // namespace
 
 void Communicator::RequireSameCalls(ControlCall call, const AllGather& all_gather) {
-  auto words = failure_detector_->history().Marks(ring::kRecords);
+  auto words = host_->failure_detector().history().Marks(ring::kRecords);
   words.insert(words.begin(), static_cast<std::uint64_t>(call));
   auto marks = GatherLists(all_gather, words);
   for (std::size_t r = 0; r < marks.size(); ++r) {
     if (marks[r].empty()) Throw(tuttiInternalError, "rank {} did not report which call it is in", r);
     // Every rank gets the same result here.
     if (marks[r].front() != marks.front().front()) {
-      throw Fail({tuttiInvalidUsage,
-                  fmt::format("{}{} called {}, but {} called {}", kMismatch, failure_detector_->Who(0),
-                              NameOf(ControlCall{marks.front().front()}), failure_detector_->Who(static_cast<int>(r)),
-                              NameOf(ControlCall{marks[r].front()}))});
+      throw Fail(
+          {tuttiInvalidUsage,
+           fmt::format("{}{} called {}, but {} called {}", kMismatch, host_->failure_detector().Who(0),
+                       NameOf(ControlCall{marks.front().front()}), host_->failure_detector().Who(static_cast<int>(r)),
+                       NameOf(ControlCall{marks[r].front()}))});
     }
   }
   for (auto& theirs : marks) theirs.erase(theirs.begin());
   const auto odd = std::ranges::find_if(marks, [&](const auto& theirs) { return Differ(marks.front(), theirs); });
   if (odd == marks.end()) return;
   std::vector<Told> mine;
-  for (const auto& record : diagnostics::ReadRecords(fabric_->control(rank()))) {
+  for (const auto& record : diagnostics::ReadRecords(host_->control())) {
     if (diagnostics::IsCollective(record))
       mine.push_back({record.sequence, record.signature, record.call, record.count});
   }
   const auto calls = GatherLists(all_gather, mine);
   const auto which = static_cast<std::size_t>(odd - marks.begin());
-  throw Fail(
-      {tuttiInvalidUsage, std::string(kMismatch) + WhichDiffer(calls.front(), failure_detector_->Who(0), calls[which],
-                                                               failure_detector_->Who(static_cast<int>(which)))});
+  throw Fail({tuttiInvalidUsage,
+              std::string(kMismatch) + WhichDiffer(calls.front(), host_->failure_detector().Who(0), calls[which],
+                                                   host_->failure_detector().Who(static_cast<int>(which)))});
 }
 
 std::optional<Error> Communicator::Audit() {
-  const auto found = failure_detector_->Audit();
+  const auto found = host_->failure_detector().Audit();
   return found ? std::optional(Fail(*found)) : std::nullopt;
 }
 
 std::optional<Error> Communicator::LastAudit(bool waits) {
   if (failed()) return std::nullopt;
-  if (device_failure_detector_ != nullptr) device_failure_detector_->LookNow();
+  if (device_ != nullptr) device_->failure_detector().LookNow();
   const std::lock_guard lock(*this);
-  if (auto* const engine = network()) {
+  if (auto* const engine = host_->network()) {
     engine->Announce();
     engine->Progress();
   }
-  auto found = failed() ? failure() : waits ? failure_detector_->CompareLast() : failure_detector_->Compare();
+  auto& failure_detector = host_->failure_detector();
+  auto found = failed() ? failure() : waits ? failure_detector.CompareLast() : failure_detector.Compare();
   // This rank has finished its calls, so failures that ended other ranks' calls do not concern it.
   if (!found || found->code() != tuttiInvalidUsage) return std::nullopt;
   return Fail(*found);

@@ -19,7 +19,7 @@ void Communicator::Suspend() {
     return device_->Suspend(MakeAllGather());
   });
   if (!why.empty()) Throw(tuttiUnhandledCudaError, "comm cannot be suspended: {}", why);
-  operations_->ForgetPlans();  // no call is repeated unchecked
+  host_->operations().ForgetPlans();  // no call is repeated unchecked
 }
 
 void Communicator::Resume() {

@@ -14,7 +14,7 @@ namespace {
 constexpr std::chrono::milliseconds kLookEvery{2};
 // Period while no call runs: enqueuing a call does not ring, and 500 looks a second take one percent of a core.
 constexpr std::chrono::milliseconds kIdleLookEvery{20};
-// By then a peer's watch has published the peer's call, even on a busy host. Earlier, the error could not name that
+// By then a peer's detector has published the peer's call, even on a busy host. Earlier, the error could not name that
 // call.
 constexpr std::chrono::milliseconds kPatience{200};
 
@@ -35,12 +35,12 @@ host::Fault::Kind FaultOf(cuda_kernels::DeviceFaultKind kind) {
 
 }  // namespace
 
-DeviceFailureDetector::DeviceFailureDetector(DeviceContext& side, std::vector<bootstrap::Process> roster,
-                                             std::string name, std::chrono::milliseconds timeout,
+DeviceFailureDetector::DeviceFailureDetector(DeviceSide& side, const init::Meeting& meeting,
                                              std::function<std::optional<Error>()> outside,
                                              std::function<void(const Error&)> fail)
     : side_(side),
-      failure_detector_(side.control(), side.network(), std::move(roster), std::move(name), timeout),
+      failure_detector_(side.control(), side.network(), meeting.roster, meeting.name,
+                        meeting.settings.operation_timeout()),
       recorder_(side.control().control(side.control().rank())),
       outside_(std::move(outside)),
       fail_(std::move(fail)) {
@@ -149,7 +149,7 @@ bool DeviceFailureDetector::Done(const Running& running) const {
 }
 
 // A kernel does not report which rank it waits for: on other hosts it may be any rank except those that completed the
-// operation and left in order; a rank that only completed it may have data unsent. (The watch sees its own host's.)
+// operation and left in order; a rank that only completed it may have data unsent. (The detector sees its own host's.)
 std::vector<int> DeviceFailureDetector::MayBeAwaited(const Running& running) const {
   auto& control = side_.control();
   if (!running.operation.collective_call()) return {running.operation.root};
@@ -166,7 +166,7 @@ std::vector<int> DeviceFailureDetector::MayBeAwaited(const Running& running) con
 std::optional<Error> DeviceFailureDetector::Look(Clock::duration waited) {
   const auto& progress = side_.progress();
   const auto kind = static_cast<cuda_kernels::DeviceFaultKind>(Published(progress.fault_kind));
-  // The peer's watch needs this rank's call, as this watch needs the peer's; the kernels send nothing any more.
+  // The peer's detector needs this rank's call, as this one needs the peer's; the kernels send nothing any more.
   auto* const network = side_.network();
   if (network != nullptr && kind != cuda_kernels::DeviceFaultKind::none) network->Announce();
   for (const auto& [index, running] : running_) {

@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "base/running_clock.h"
-#include "src/device/context.h"
+#include "src/device/device_side.h"
+#include "src/diagnostics/failure_detector.h"
+#include "src/diagnostics/recorder.h"
 
 namespace tutti::device {
 
@@ -21,8 +23,7 @@ class DeviceFailureDetector {
  public:
   // `outside`: the communicator's own failure, if any. `fail` receives the first failure found here, in the detector's
   // thread. `side` outlives this.
-  DeviceFailureDetector(DeviceContext& side, std::vector<bootstrap::Process> roster, std::string name,
-                        std::chrono::milliseconds timeout, std::function<std::optional<Error>()> outside,
+  DeviceFailureDetector(DeviceSide& side, const init::Meeting& meeting, std::function<std::optional<Error>()> outside,
                         std::function<void(const Error&)> fail);
   ~DeviceFailureDetector();
   DeviceFailureDetector(const DeviceFailureDetector&) = delete;
@@ -34,7 +35,7 @@ class DeviceFailureDetector {
   void Stop(const Error& stopped);
   // Reads what kernels have published so far, and looks.
   void LookNow();
-  // A kernel of this rank has stopped, or is about to, because of a fault that it or this watch found.
+  // A kernel of this rank has stopped, or is about to, because of a fault that it or this detector found.
   bool Faulted() const;
 
  private:
@@ -55,7 +56,7 @@ class DeviceFailureDetector {
   bool Done(const Running& running) const;
   std::vector<int> MayBeAwaited(const Running& running) const;
 
-  DeviceContext& side_;
+  DeviceSide& side_;
   diagnostics::FailureDetector failure_detector_;
   diagnostics::Recorder recorder_;
   std::function<std::optional<Error>()> outside_;

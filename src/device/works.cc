@@ -3,13 +3,13 @@
 #include <optional>
 
 #include "base/numbers/datatype.h"
-#include "src/device/context.h"
+#include "src/device/device_side.h"
 #include "src/plan/call_buffers.h"
 
 namespace tutti::device {
 
-void DeviceContext::Copy(void* to, cuda_transport::CuStream writer, const void* from, cuda_transport::CuStream reader,
-                         std::size_t bytes) const {
+void DeviceSide::Copy(void* to, cuda_transport::CuStream writer, const void* from, cuda_transport::CuStream reader,
+                      std::size_t bytes) const {
   const auto& driver = device_->driver();
   const cuda_transport::CurrentDevice current(driver, device_->context());
   std::optional<cuda_transport::CudaEvent> between;
@@ -27,7 +27,7 @@ void DeviceContext::Copy(void* to, cuda_transport::CuStream writer, const void* 
   }
 }
 
-bool DeviceContext::DoneByCopy(const plan::Operation& operation, cuda_transport::CuStream stream) const {
+bool DeviceSide::DoneByCopy(const plan::Operation& operation, cuda_transport::CuStream stream) const {
   if (nranks_ > 1 || operation.point_to_point() || operation.scaled || !operation.plain()) return false;
   if (operation.collective != schedule::Collective::barrier) {
     Copy(operation.output, stream, operation.input, stream, operation.count * SizeOf(operation.type));
@@ -36,7 +36,7 @@ bool DeviceContext::DoneByCopy(const plan::Operation& operation, cuda_transport:
 }
 
 // How peers may reach a buffer of the GPU instead of receiving copies.
-host::RemoteAccess DeviceContext::RemoteAccessOf(const void* buffer, std::size_t bytes) const {
+host::RemoteAccess DeviceSide::RemoteAccessOf(const void* buffer, std::size_t bytes) const {
   if (!fabric_->all_reach()) return {};
   if (fabric_->one_process() && (fabric_->one_device() || memory::PeersMayReach(*device_, buffer))) {
     return {ring::SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(buffer)};
@@ -45,7 +45,7 @@ host::RemoteAccess DeviceContext::RemoteAccessOf(const void* buffer, std::size_t
   return registered_->Find(buffer, bytes).value_or(host::RemoteAccess{});
 }
 
-cuda_kernels::DeviceWork DeviceContext::WorkOf(const plan::Operation& operation, const DevicePlanEntry& plan) const {
+cuda_kernels::DeviceWork DeviceSide::WorkOf(const plan::Operation& operation, const DevicePlanEntry& plan) const {
   cuda_kernels::DeviceWork work{};
   work.plan = plan.program.plan();
   const auto buffers = plan::BuffersOf(operation, {barrier_.data(), barrier_.data() + kBarrierPart});

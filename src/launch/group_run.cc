@@ -70,17 +70,17 @@ std::optional<Error> SendAll(comm::Communicator& communicator, const std::vector
   for (const auto& operation : operations) {
     const std::unique_lock lock(communicator, std::try_to_lock);
     std::optional<host_side::Active> recorded;
-    if (lock) recorded = communicator.operations().BeginOneSided(operation);
-    communicator.operations().Send(operation);
-    if (recorded) communicator.operations().EndOneSided(*recorded);
+    if (lock) recorded = communicator.host().operations().BeginOneSided(operation);
+    communicator.host().operations().Send(operation);
+    if (recorded) communicator.host().operations().EndOneSided(*recorded);
   }
-  communicator.WakeOwn();
+  communicator.host().WakeSleepers();
   return std::nullopt;
 }
 
 bool AdvanceOneSided(comm::Communicator& communicator, std::optional<host_side::Active>& active) {
-  if (!communicator.operations().Take(*active->operation)) return false;
-  communicator.operations().EndOneSided(*active);
+  if (!communicator.host().operations().Take(*active->operation)) return false;
+  communicator.host().operations().EndOneSided(*active);
   active.reset();
   return true;
 }
@@ -112,7 +112,8 @@ bool GroupRun::Drive(host::WhoWaits who, const std::function<bool(std::size_t)>&
   if (auto& last = all_.front(); all_.size() == 1 && last.begun) {
     // It waits on its own doorbell.
     const auto sweep = [&] { return Sweep(last); };
-    if (last.communicator != nullptr && last.communicator->driver(who).Drive(sweep, look) != host::DriveResult::done) {
+    if (last.communicator != nullptr &&
+        last.communicator->host().driver(who).Drive(sweep, look) != host::DriveResult::done) {
       return false;
     }
     Leave(all_.begin());
@@ -129,7 +130,8 @@ bool GroupRun::Drive(host::WhoWaits who, const std::function<bool(std::size_t)>&
 
 host::WaitPolicy GroupRun::PolicyFor(host::WhoWaits who) const {
   const auto begun = std::ranges::find_if(all_, [](const Running& part) { return part.communicator != nullptr; });
-  return begun != all_.end() ? begun->communicator->wait_policy(who) : host::ChooseWaitPolicy("", 1, kNoCores, who);
+  return begun != all_.end() ? begun->communicator->host().wait_policy(who)
+                             : host::ChooseWaitPolicy("", 1, kNoCores, who);
 }
 
 bool GroupRun::TryBegin(Running& part, const std::function<bool(std::size_t)>& has_arrived) {
@@ -182,8 +184,8 @@ void GroupRun::Begin(Running& part) {
     waiting.push_back(&operation);
     if (MustCheck(communicator, operation)) waiting.push_back(&CheckingBarrier());
   }
-  if (!communicator.failed()) communicator.operations().Trim();
-  communicator.SideBySide(part.queues.size() > 1);
+  if (!communicator.failed()) communicator.host().operations().Trim();
+  communicator.host().SideBySide(part.queues.size() > 1);
   try {
     CopyMessagesToOneself(communicator.rank(), to_itself, from_itself);
   } catch (const Error& error) {
@@ -201,7 +203,7 @@ host::Run::Progress GroupRun::Sweep(Running& part) {
     try {
       if (!queue.active) {
         const auto& next = *queue.waiting.front();
-        auto& operations = communicator.operations();
+        auto& operations = communicator.host().operations();
         queue.active = next.one_sided() ? operations.BeginOneSided(next) : operations.Begin(next);
         queue.waiting.pop_front();
       }
@@ -209,9 +211,9 @@ host::Run::Progress GroupRun::Sweep(Running& part) {
       auto& run = queue.active->plan->run;
       const auto progress = run.Advance(0, 1);
       if (progress == host::Run::Progress::faulted) {
-        part.Drop(communicator.Explain(*queue.active, run.fault(0, 1)));
+        part.Drop(communicator.host().Explain(*queue.active, run.fault(0, 1)));
       } else if (progress == host::Run::Progress::done) {
-        const auto disagreement = communicator.operations().End(*queue.active);
+        const auto disagreement = communicator.host().operations().End(*queue.active);
         queue.active.reset();
         if (disagreement) part.Drop(*disagreement);
       }
@@ -227,7 +229,7 @@ host::Run::Progress GroupRun::Sweep(Running& part) {
     moved = advance(queue) || moved;
     done = done && queue.over();
   }
-  moved = MoveNetwork(communicator, done) || moved;
+  moved = communicator.host().MoveNetwork(done) || moved;
   return done ? host::Run::Progress::done : moved ? host::Run::Progress::moved : host::Run::Progress::blocked;
 }
 
@@ -249,7 +251,7 @@ host::Run::Progress GroupRun::SweepAll(const std::function<bool(std::size_t)>& h
 GroupRun::All::iterator GroupRun::Leave(All::iterator which) {
   if (which->failure && !first_failure_) first_failure_ = which->failure;
   if (which->communicator != nullptr) {
-    which->communicator->SideBySide(false);
+    which->communicator->host().SideBySide(false);
     which->communicator->unlock();
   }
   EndPart(*which->part, which->failure);
@@ -263,7 +265,7 @@ void GroupRun::Look(std::chrono::steady_clock::duration waited) {
       const auto* const plan = queue.active->plan;
       const diagnostics::Awaited awaited{plan != nullptr ? plan->run.WaitsFor(0, 1)
                                                          : std::vector{queue.active->operation->root}};
-      if (const auto failure = part.communicator->Look(*queue.active, awaited, waited)) {
+      if (const auto failure = part.communicator->host().Look(*queue.active, awaited, waited)) {
         part.Drop(*failure);
         break;
       }

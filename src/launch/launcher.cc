@@ -14,19 +14,14 @@ Error AsError(const std::exception& exception) {
   return error != nullptr ? *error : Error(tuttiInternalError, exception.what());
 }
 
-bool MoveNetwork(const comm::Communicator& communicator, bool done) {
-  auto* const network = communicator.network();
-  return network != nullptr && (done ? network->Push() : network->Progress());
-}
-
 namespace {
 
 // A sweep of one operation: advances every `stride`-th channel from `first` on.
-host::Run::Progress Sweep(const host_side::Active& active, comm::Communicator& communicator, std::size_t first,
+host::Run::Progress Sweep(const host_side::Active& active, host_side::HostSide& side, std::size_t first,
                           std::size_t stride) {
   const auto progress = active.plan->run.Advance(first, stride);
-  if (communicator.network() == nullptr || progress == host::Run::Progress::faulted) return progress;
-  const bool moved = MoveNetwork(communicator, progress == host::Run::Progress::done);
+  if (side.network() == nullptr || progress == host::Run::Progress::faulted) return progress;
+  const bool moved = side.MoveNetwork(progress == host::Run::Progress::done);
   return moved && progress == host::Run::Progress::blocked ? host::Run::Progress::moved : progress;
 }
 
@@ -66,6 +61,7 @@ class AwaitedByThreads {
 // that helper rings, because the caller may be asleep.
 std::optional<Error> DriveTogether(const host_side::Active& active, comm::Communicator& communicator,
                                    host::HelperThreads& helper_threads, host::WhoWaits who) {
+  auto& side = communicator.host();
   const auto stride = static_cast<std::size_t>(helper_threads.size());
   std::optional<Error> failure;
   // Release: a caller that sees that a helper is done also sees what it has written and streamed.
@@ -80,31 +76,30 @@ std::optional<Error> DriveTogether(const host_side::Active& active, comm::Commun
     };
     const auto tell_own = [&] { tell(active.plan->run.WaitsFor(own, stride)); };
     const auto sweep = [&] {
-      const auto progress = Sweep(active, communicator, own, stride);
+      const auto progress = Sweep(active, side, own, stride);
       if (told && progress != host::Run::Progress::blocked) tell({});
       const bool waits =
           progress == host::Run::Progress::done && index == 0 && helpers_at_work.load(std::memory_order_acquire) > 0;
       return waits ? host::Run::Progress::blocked : progress;
     };
     if (index == 0) {
-      const auto result = communicator.driver(who).Drive(sweep, [&](auto waited) {
+      const auto result = side.driver(who).Drive(sweep, [&](auto waited) {
         tell_own();
-        failure = communicator.Look(active, awaited.All(), waited);
+        failure = side.Look(active, awaited.All(), waited);
         return !failure;
       });
-      if (result == host::DriveResult::faulted)
-        failure = communicator.Explain(active, active.plan->run.fault(own, stride));
+      if (result == host::DriveResult::faulted) failure = side.Explain(active, active.plan->run.fault(own, stride));
       // Ends the helpers' waits.
       if (failure) failure = communicator.Fail(*failure);
     } else {
-      const auto result = communicator.helper_driver(index, who).Drive(sweep, [&](auto) {
+      const auto result = side.helper_driver(index, who).Drive(sweep, [&](auto) {
         tell_own();
         return !communicator.failed();
       });
       if (result == host::DriveResult::faulted) {
-        communicator.Fail(communicator.Explain(active, active.plan->run.fault(own, stride)));
+        communicator.Fail(side.Explain(active, active.plan->run.fault(own, stride)));
       }
-      if (helpers_at_work.fetch_sub(1, std::memory_order_release) == 1) communicator.WakeOwn();
+      if (helpers_at_work.fetch_sub(1, std::memory_order_release) == 1) side.WakeSleepers();
     }
   });
   return communicator.failed() ? communicator.failure() : failure;
@@ -112,14 +107,14 @@ std::optional<Error> DriveTogether(const host_side::Active& active, comm::Commun
 
 std::optional<Error> DriveAlone(const host_side::Active& active, comm::Communicator& communicator, host::WhoWaits who) {
   std::optional<Error> failure;
+  auto& side = communicator.host();
   auto& run = active.plan->run;
-  const auto result = communicator.driver(who).Drive([&] { return Sweep(active, communicator, 0, 1); },
-                                                     [&](auto waited) {
-                                                       failure =
-                                                           communicator.Look(active, {run.WaitsFor(0, 1)}, waited);
-                                                       return !failure;
-                                                     });
-  if (result == host::DriveResult::faulted) failure = communicator.Explain(active, run.fault(0, 1));
+  const auto result = side.driver(who).Drive([&] { return Sweep(active, side, 0, 1); },
+                                             [&](auto waited) {
+                                               failure = side.Look(active, {run.WaitsFor(0, 1)}, waited);
+                                               return !failure;
+                                             });
+  if (result == host::DriveResult::faulted) failure = side.Explain(active, run.fault(0, 1));
   return failure;
 }
 
@@ -141,11 +136,11 @@ std::optional<Error> RunOne(comm::Communicator& communicator, const plan::Operat
   if (communicator.failed()) return communicator.failure();
   host_side::Active active;
   try {
-    auto& operations = communicator.operations();
+    auto& operations = communicator.host().operations();
     operations.Trim();
     active = operations.Begin(operation);
     host::HelperThreads* const helper_threads =
-        active.plan->run.channels() > 1 ? communicator.helper_threads() : nullptr;
+        active.plan->run.channels() > 1 ? communicator.host().helper_threads() : nullptr;
     const auto failure = helper_threads == nullptr ? DriveAlone(active, communicator, who)
                                                    : DriveTogether(active, communicator, *helper_threads, who);
     if (failure) return FailIn(active, communicator, *failure);
@@ -162,7 +157,7 @@ std::optional<Error> FinishAgain(comm::Communicator& communicator, const host_si
     if (const auto failure = DriveAlone(active, communicator, host::WhoWaits::caller)) {
       return communicator.Fail(*failure);
     }
-    if (const auto disagreement = communicator.operations().End(active)) return communicator.Fail(*disagreement);
+    if (const auto disagreement = communicator.host().operations().End(active)) return communicator.Fail(*disagreement);
   } catch (const std::exception& exception) {
     return communicator.Fail(AsError(exception));
   }

@@ -12,9 +12,6 @@ namespace tutti::launch {
 
 // What an operation threw, as its failure.
 Error AsError(const std::exception& exception);
-// Sends filled slots at once; arrivals are there at the next sweep. A rank that is done waits for nothing, but its
-// peers may wait to learn which slots it has emptied. True: something moved.
-bool MoveNetwork(const comm::Communicator& communicator, bool done);
 
 // With TUTTI_CHECK, a barrier follows every operation that may end alone. A rank that leaves the barrier has heard from
 // all ranks, and the tags of the barrier's slots show which calls came before.

@@ -61,7 +61,8 @@ class Entered {
     return std::nullopt;
   auto& communicator = *handle->communicator;
   const std::lock_guard lock(communicator);
-  auto& operations = communicator.operations();
+  auto& side = communicator.host();
+  auto& operations = side.operations();
   auto* const repeated = operations.Repeated(call);
   if (repeated == nullptr || communicator.failed()) return std::nullopt;
   auto active = operations.BeginAgain(*repeated, call);
@@ -69,13 +70,13 @@ class Entered {
   auto progress = run.Advance(0, 1);
   operations.Publish(active, *repeated);
   // Slots come over a network only while this thread drives the engine, and slowly.
-  if (communicator.network() != nullptr) [[unlikely]]
+  if (side.network() != nullptr) [[unlikely]]
     return ConcludeSlowly(*handle, active, false);
   if (progress != host::Progress::done) progress = PollPromptly(run);
   // An operation that ends by now gets its begin as its end: reading the clock again would take as long as some polls.
   auto now = active.started;
   if (progress != host::Progress::done) {
-    progress = communicator.driver(host::WhoWaits::caller).YieldPromptly([&run] { return PollPromptly(run); });
+    progress = side.driver(host::WhoWaits::caller).YieldPromptly([&run] { return PollPromptly(run); });
     now = Ticks();
   }
   if (progress != host::Progress::done) [[unlikely]]

@@ -125,9 +125,9 @@ class Rank {
     const plan::Operation operation = OperationOf(cell, input_, output_);
     for (std::size_t k = 0; k < cell.candidates.size(); ++k) {
       const std::size_t i = (k + static_cast<std::size_t>(round) * kRoundStride) % cell.candidates.size();
-      tuner::SelectionTable table = communicator_->table();
+      tuner::SelectionTable table = communicator_->host().selector().table();
       table.Set(cell.kind, {{0, cell.candidates[i]}});
-      communicator_->UseTable(std::move(table));
+      communicator_->host().UseTable(std::move(table));
       us[i] = Time(operation);
     }
   }

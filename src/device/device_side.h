@@ -1,13 +1,14 @@
-// A communicator's half on the GPU: its rank's state in device memory, the plans of its calls, and the parts of
-// launches made from them.
+// A communicator's half on the GPU: its rank's state in device memory, the plans of its calls, the parts of launches made
+// from them, and the watch over its kernels.
 //
-// Calls are enqueued and return; the GPU keeps the sequence numbers, so that a captured graph can be replayed. The
-// device watch finds ranks that wait, died, or called something else, from what the kernels publish.
+// Calls are enqueued and return; the GPU keeps the sequence numbers, so that a captured graph can be replayed. The failure
+// detector finds ranks that wait, died, or called something else, from what the kernels publish.
 //
-// Thread-safety: Prepare and Find need the communicator's lock; the rest may be called from any thread.
+// Thread-safety: Prepare needs the communicator's lock; the rest may be called from any thread.
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -17,41 +18,41 @@
 #include "src/device/proxy.h"
 #include "src/device/signals.h"
 #include "src/device/windows.h"
-#include "src/diagnostics/failure_detector.h"
-#include "src/diagnostics/recorder.h"
 #include "src/init/host_network.h"
+#include "src/init/meeting.h"
 #include "src/memory/device_buffers.h"
 
 namespace tutti::device {
 
-// The facts about a communicator that its device side is made from.
+class DeviceFailureDetector;
+
+// What a device side is made from, besides the meeting.
 struct DeviceSetup {
   int device = TUTTI_DEVICE_NONE;
-  const Settings* settings = nullptr;
   const topology::System* system = nullptr;
-  const shm::Hosts* hosts = nullptr;
-  const std::vector<bootstrap::Process>* roster = nullptr;
   auth::SecretKey key;               // for connections to other hosts
   cost_model::TuningContext tuning;  // the host side's: what is forced, what is deterministic
-  const plan::ExternalTuner* external = nullptr;  // outlives the context
+  const plan::ExternalTuner* external = nullptr;  // outlives the side
+  std::function<std::optional<Error>()> failure;  // the communicator's, if it has failed; from any thread
+  std::function<void(const Error&)> fail;         // makes it fail; likewise
 };
 
-class DeviceContext {
+class DeviceSide {
  public:
   // Collective. Null, on every rank, unless every rank can use its device; *why then gives the reason. REQUIRES: every
   // rank names a device.
-  static std::unique_ptr<DeviceContext> Make(const DeviceSetup& setup, int rank, int nranks,
-                                             const AllGather& all_gather, Deadline deadline, std::string* why);
+  static std::unique_ptr<DeviceSide> Make(const DeviceSetup& setup, const init::Meeting& meeting, std::string* why);
   // Waits for the kernels, or stops them if the communicator has failed.
-  ~DeviceContext();
-  DeviceContext(const DeviceContext&) = delete;
-  DeviceContext& operator=(const DeviceContext&) = delete;
+  ~DeviceSide();
+  DeviceSide(const DeviceSide&) = delete;
+  DeviceSide& operator=(const DeviceSide&) = delete;
 
   const cuda_transport::CudaDevice& device() const { return *device_; }
   const std::shared_ptr<LaunchGroup>& launch_group() const { return launch_group_; }
   DevicePlans& plans() { return *plans_; }
   DeviceWindows& windows() { return *windows_; }
   DeviceSignals& signals() { return *signals_; }
+  DeviceFailureDetector& failure_detector() { return *failure_detector_; }
   memory::RegisteredBuffers& registered() { return *registered_; }
   memory::KnownBuffers& known_buffers() const { return known_buffers_; }
   shm::Fabric& control() { return *shm_; }
@@ -90,7 +91,7 @@ class DeviceContext {
   }
 
  private:
-  DeviceContext(const DeviceSetup& setup, int rank, int nranks, const AllGather& all_gather, Deadline deadline);
+  DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting);
   void MakeState(std::uint64_t count_from, bool holds);
   void TrimPlans();
   void JoinLaunchGroup(const AllGather& all_gather);
@@ -124,6 +125,7 @@ class DeviceContext {
   std::unique_ptr<DevicePlans> plans_;
   std::atomic<bool> suspended_{false};
   std::unique_ptr<DeviceProxy> proxy_;  // null where all ranks are on one host
+  std::unique_ptr<DeviceFailureDetector> failure_detector_;
 };
 
 }  // namespace tutti::device

@@ -1,4 +1,4 @@
-#include "src/device/context.h"
+#include "src/device/device_side.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/numbers/datatype.h"
 #include "base/numbers/rounding.h"
+#include "src/device/failure_detector.h"
 #include "src/memory/device_buffers.h"
 #include "src/plan/planning.h"
 #include "transports/cuda/line128_support.h"
@@ -65,8 +66,7 @@ std::shared_ptr<const cuda::KernelModule> KernelsOf(const cuda_transport::CudaDe
 
 }  // namespace
 
-std::unique_ptr<DeviceContext> DeviceContext::Make(const DeviceSetup& setup, int rank, int nranks,
-                                                   const AllGather& all_gather, Deadline deadline, std::string* why) {
+std::unique_ptr<DeviceSide> DeviceSide::Make(const DeviceSetup& setup, const init::Meeting& meeting, std::string* why) {
   // All ranks must know of a fault of any rank's device before any continues.
   std::string mine;
   std::shared_ptr<const cuda::KernelModule> kernels;  // keeps the module loaded until the constructor asks for it again
@@ -79,18 +79,19 @@ std::unique_ptr<DeviceContext> DeviceContext::Make(const DeviceSetup& setup, int
       mine = error.what();
     }
   }
-  const auto all = all_gather(std::as_bytes(std::span(mine)));
+  const auto all = meeting.all_gather(std::as_bytes(std::span(mine)));
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].empty()) continue;
     *why = fmt::format("rank {}: {}", r, std::string(reinterpret_cast<const char*>(all[r].data()), all[r].size()));
     return nullptr;
   }
-  return std::unique_ptr<DeviceContext>(new DeviceContext(setup, rank, nranks, all_gather, deadline));
+  return std::unique_ptr<DeviceSide>(new DeviceSide(setup, meeting));
 }
 
-DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, const AllGather& all_gather,
-                             Deadline deadline)
-    : rank_(rank), nranks_(nranks), zero_copy_(setup.settings->zero_copy) {
+DeviceSide::DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting)
+    : rank_(meeting.rank), nranks_(meeting.nranks()), zero_copy_(meeting.settings.zero_copy) {
+  const auto& settings = meeting.settings;
+  const auto& all_gather = meeting.all_gather;
   const auto& driver = *cuda_transport::LoadedCudaDriver();
   device_ = std::make_unique<cuda_transport::CudaDevice>(driver, setup.device);
   kernels_ = KernelsOf(*device_);
@@ -115,19 +116,19 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
     context.tuning.where = {};
   }
   context.tuning.programs = {};
-  const bool one_host = setup.hosts->count() == 1;
-  const bool one_device = one_host && sharing == static_cast<std::uint32_t>(nranks);
+  const bool one_host = meeting.one_host();
+  const bool one_device = one_host && sharing == static_cast<std::uint32_t>(nranks_);
   cost_model::FitToGpus(static_cast<int>(blocks), static_cast<int>(sharing), one_device, context.tuning);
 
   // A step may have a post and other writes.
-  const bool packets_fit = static_cast<std::size_t>(nranks) + schedule::kMaxWrites <= cuda_kernels::kMoveDestinations;
-  const bool p2p = setup.settings->gpu_p2p;
+  const bool packets_fit = static_cast<std::size_t>(nranks_) + schedule::kMaxWrites <= cuda_kernels::kMoveDestinations;
+  const bool p2p = settings.gpu_p2p;
   const std::string no_lines = cuda_transport::WhyNoLines128(*device_, one_host, p2p, all_gather);
-  shm_ = std::make_unique<shm::Fabric>(rank, *setup.hosts, 1, *setup.settings, all_gather, deadline);
+  shm_ = std::make_unique<shm::Fabric>(rank_, meeting.hosts, 1, settings, all_gather, meeting.deadline);
   fabric_ = std::make_unique<cuda_transport::DeviceFabric>(
       *device_, context.tuning.max_channels + cuda_transport::kMessageChannels, *shm_, p2p,
-      no_lines.empty() && packets_fit, setup.settings->nvls, context.tuning.max_channels,
-      static_cast<std::uint32_t>(setup.settings->count_from), all_gather, deadline);
+      no_lines.empty() && packets_fit, settings.nvls, context.tuning.max_channels,
+      static_cast<std::uint32_t>(settings.count_from), all_gather, meeting.deadline);
   if (setup.tuning.forced.protocol == ring::Protocol::inlined) cuda_transport::RequireLines128(no_lines, *fabric_);
   const bool refer = fabric_->one_device() && fabric_->one_process() &&
                      std::all_of(rooms.begin(), rooms.end(), [](const Room& room) { return room.zero_copy; });
@@ -135,11 +136,11 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
   context.tuning.gpu_slots = {one_host && packets_fit,  line128 > 0, fabric_->layout().line_capacity(), line128,
                               fabric_->bulk_capacity(), refer};
   context.tuning.in_switch = fabric_->has_team();
-  context.tuning.one_launch = refer && nranks <= static_cast<int>(cuda_kernels::kMostLaunchedTogether);
+  context.tuning.one_launch = refer && nranks_ <= static_cast<int>(cuda_kernels::kMostLaunchedTogether);
   context.tuning.bulk_capacity = fabric_->bulk_capacity();
   if (!one_host) {
     context.tuning.forced.protocol = ring::Protocol::bulk;  // the network does not carry the line protocol
-    network_ = init::ConnectHosts(*shm_, *setup.roster, setup.key, *setup.settings, 1, all_gather,
+    network_ = init::ConnectHosts(*shm_, meeting.roster, setup.key, settings, 1, all_gather,
                                   [this](int peer) { return fabric_->across()->With(peer); });
     context.network_costs = network_.costs;
   }
@@ -150,21 +151,22 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
   context.fabric = fabric_.get();
   arena_ = std::make_unique<cuda_transport::DeviceArena>(*device_);
   context.arena = arena_.get();
-  plans_ = std::make_unique<DevicePlans>(std::move(context), *setup.system, rank, all_gather);
+  plans_ = std::make_unique<DevicePlans>(std::move(context), *setup.system, rank_, all_gather);
   windows_ = std::make_unique<DeviceWindows>(*device_, *shm_);
   registered_ = std::make_unique<memory::RegisteredBuffers>(*device_, *shm_, windows_->table(),
                                                             static_cast<std::uint16_t>(DeviceWindows::kMostWindows),
-                                                            all_gather, deadline);
-  MakeState(static_cast<std::uint64_t>(setup.settings->count_from), setup.settings->hold);
+                                                            all_gather, meeting.deadline);
+  MakeState(static_cast<std::uint64_t>(settings.count_from), settings.hold);
   signals_ = std::make_unique<DeviceSignals>(*device_, *fabric_, *kernels_,
-                                             reinterpret_cast<cuda_kernels::DeviceRank*>(state_.data()), nranks);
+                                             reinterpret_cast<cuda_kernels::DeviceRank*>(state_.data()), nranks_);
   JoinLaunchGroup(all_gather);
   if (network_.engine != nullptr) {
     proxy_ = std::make_unique<DeviceProxy>(*shm_, *network_.engine, [this] { return MayRun(); });
   }
+  failure_detector_ = std::make_unique<DeviceFailureDetector>(*this, meeting, setup.failure, setup.fail);
 }
 
-void DeviceContext::MakeState(std::uint64_t count_from, bool holds) {
+void DeviceSide::MakeState(std::uint64_t count_from, bool holds) {
   const auto& driver = device_->driver();
   const StateLayout layout(nranks_);
   state_ = cuda_transport::CudaMemory::OnDevice(driver, device_->context(), layout.bytes);
@@ -206,7 +208,7 @@ void DeviceContext::MakeState(std::uint64_t count_from, bool holds) {
 }
 
 // The lowest rank of the process on this GPU makes the launch group and offers it to the others.
-void DeviceContext::JoinLaunchGroup(const AllGather& all_gather) {
+void DeviceSide::JoinLaunchGroup(const AllGather& all_gather) {
   const auto& members = fabric_->fused();
   const int maker = members.front();
   if (maker == rank_) launch_group_ = std::make_shared<LaunchGroup>(members, kernels_);
@@ -221,8 +223,8 @@ void DeviceContext::JoinLaunchGroup(const AllGather& all_gather) {
   all_gather({});  // the offer stands until every rank has taken it
 }
 
-DeviceContext::~DeviceContext() {
-  if (launch_group_ == nullptr) return;
+DeviceSide::~DeviceSide() {
+  failure_detector_.reset();
   // Long enough for any kernel to see the stop request.
   constexpr std::chrono::seconds kToStop{5};
   if (!AwaitIdle(kToStop)) Release();
@@ -257,12 +259,12 @@ DeviceContext::~DeviceContext() {
   if (used || !idle) fabric_->Abandon();
 }
 
-std::uint64_t DeviceContext::Done(int peer, bool sends) const {
+std::uint64_t DeviceSide::Done(int peer, bool sends) const {
   return std::atomic_ref(done_[StateLayout::Queue(nranks_, peer, sends)]).load(std::memory_order_acquire);
 }
 
 // A call refused after Prepare() counts as one that may run forever: its proxy keeps looking occasionally.
-bool DeviceContext::MayRun() const {
+bool DeviceSide::MayRun() const {
   const auto state = shm_->control(rank_).state.load(std::memory_order_acquire);
   if (state == ring::RankState::failed || state == ring::RankState::stopped) return false;
   if (launch_group_->captured() || signals_->MayRun()) return true;
@@ -273,25 +275,23 @@ bool DeviceContext::MayRun() const {
   return done < enqueued_.load(std::memory_order_acquire);
 }
 
-void DeviceContext::Stop() {
+void DeviceSide::Stop() {
   std::uint32_t none = 0;  // not in the place of a release
   std::atomic_ref(*abort_).compare_exchange_strong(none, cuda_kernels::kStopKernels, std::memory_order_release,
                                                    std::memory_order_relaxed);
 }
 
-void DeviceContext::Release() {
-  std::atomic_ref(*abort_).store(cuda_kernels::kReleaseKernels, std::memory_order_release);
-}
+void DeviceSide::Release() { std::atomic_ref(*abort_).store(cuda_kernels::kReleaseKernels, std::memory_order_release); }
 
 // Does nothing while kernels or graphs use plans: the cache then keeps growing.
-void DeviceContext::TrimPlans() {
+void DeviceSide::TrimPlans() {
   constexpr std::chrono::milliseconds kPatience{100};
   if (!plans_->full() || launch_group_->captured() || !AwaitIdle(kPatience)) return;
   plans_->Forget();
 }
 
-DevicePart DeviceContext::Prepare(std::span<const plan::Operation* const> operations, cuda_transport::CuStream stream,
-                                  std::vector<cuda_transport::CuStream> others) {
+DevicePart DeviceSide::Prepare(std::span<const plan::Operation* const> operations, cuda_transport::CuStream stream,
+                               std::vector<cuda_transport::CuStream> others) {
   TrimPlans();
   registered_->Answer();
   windows_->CloseRetired();

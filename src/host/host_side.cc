@@ -1,0 +1,86 @@
+#include "src/host/host_side.h"
+
+#include "topology/detect/host.h"
+
+namespace tutti::host_side {
+
+HostSide::HostSide(const init::Meeting& meeting, const init::Agreement& agreement, const auth::SecretKey& key,
+                   int channels)
+    : fabric_(meeting.rank, meeting.hosts, channels + 1, meeting.settings, meeting.all_gather, meeting.deadline),
+      network_(init::ConnectHosts(fabric_, meeting.roster, key, meeting.settings,
+                                  init::ProcessorsOf(meeting.hosts, meeting.rank, agreement).crowding,
+                                  meeting.all_gather)),
+      windows_(fabric_),
+      failure_detector_(fabric_, network(), meeting.roster, meeting.name, meeting.settings.operation_timeout()),
+      sleeper_(fabric_, network()),
+      driver_(&sleeper_, {}) {
+  fabric_.SpreadSlots(agreement.slot_span);
+}
+
+void HostSide::AddLimits(cost_model::TuningContext& tuning) const {
+  tuning.max_channels = channels();
+  tuning.bulk_capacity = fabric_.layout().bulk_capacity();
+  tuning.cma = fabric_.cma();
+  if (fabric_.cma_forced()) tuning.forced.cma = true;
+}
+
+void HostSide::Start(const init::Meeting& meeting, const init::Agreement& agreement, cost_model::TuningContext tuning,
+                     const plan::Programs& programs, const plan::ExternalTuner* external, bool observed) {
+  const auto& settings = meeting.settings;
+  selector_.emplace(std::move(tuning), programs, init::ProcessorsOf(meeting.hosts, rank(), agreement), network_.costs,
+                    settings, external, rank(), meeting.all_gather);
+  ChooseWaits(settings, agreement);
+  if (!settings.trace.empty()) trace_.emplace(settings.trace, rank(), meeting.name);
+  operations_.emplace(
+      Operations::Parts{settings, programs, fabric_, failure_detector_, windows_, trace_ ? &*trace_ : nullptr,
+                        observed},
+      plan::PlanContext{&*selector_, &programs, &fabric_, &windows_, channels(), network(), transport()});
+}
+
+void HostSide::ChooseWaits(const Settings& settings, const init::Agreement& agreement) {
+  const int busy = agreement.neighbours * agreement.threads;
+  wait_policy_ = host::ChooseWaitPolicy(settings.wait, busy, agreement.cores);
+  stream_wait_policy_ = host::ChooseWaitPolicy(settings.wait, busy, agreement.cores, host::WhoWaits::stream);
+  // Ranks that outnumber cores wait by yielding. All ask for short slices, so that beside a program that computes they
+  // get the core back soon.
+  if (wait_policy_.spin.count() == 0) wait_policy_.slice = std::chrono::microseconds(settings.slice_us);
+  if (settings.threads == 1) return;
+  helper_threads_ = std::make_unique<host::HelperThreads>(settings.threads - 1);
+  helper_drivers_.assign(static_cast<std::size_t>(settings.threads - 1), driver_);
+}
+
+void HostSide::Leave() {
+  auto alive = ring::RankState::alive;
+  const bool leaves = control().state.compare_exchange_strong(alive, ring::RankState::left, std::memory_order_release,
+                                                              std::memory_order_relaxed);
+  host::WakeAll(fabric_);
+  if (leaves && network() != nullptr) network()->Leave();
+}
+
+void HostSide::UseTable(tuner::SelectionTable table) {
+  selector_->UseTable(std::move(table));
+  operations_->ForgetPlans();
+}
+
+std::optional<Error> HostSide::Look(const Active& active, const diagnostics::Awaited& awaited,
+                                    std::chrono::steady_clock::duration waited) {
+  const int first = failure_detector_.Cause(active.in_flight(), awaited);
+  waits_for_.store(first, std::memory_order_relaxed);
+  control().awaits.store(ring::PackAwaited(active.record, first), std::memory_order_release);
+  return failure_detector_.Look(active.in_flight(), awaited, waited);
+}
+
+void HostSide::AddCounters(tuttiCounters_t& counters) const {
+  operations_->AddTraffic(counters);
+  const auto add = [&counters](const host::WaitCounts& counts) {
+    counters.waitSpins += counts.spins;
+    counters.waitYields += counts.yields;
+    counters.waitSleeps += counts.sleeps;
+    counters.waitLate += counts.late;
+    counters.waitLostSlices += counts.lost_slices;
+  };
+  add(driver_.counts());
+  for (const auto& driver : helper_drivers_) add(driver.counts());
+}
+
+}  // namespace tutti::host_side
