@@ -1,13 +1,12 @@
-// Calls that are about to run: where each runs, and how several run together, in this thread or on streams.
+// Calls that are about to run: where each runs, and how several run together, in this thread, on streams or on GPUs.
 //
 // Thread-safety: functions may run in several threads at once.
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
-#include "src/launch/group_run.h"
+#include "src/launch/handle.h"
 #include "src/launch/stream.h"
 
 namespace tutti::launch {
@@ -18,29 +17,23 @@ struct RunPlace {
   cuda_transport::CuStream cuda_stream = nullptr;
 };
 
+// On the GPU that holds the call's buffers; else on its stream; in the communicator's own thread if the call must not
+// block; else here. Throws tuttiInvalidArgument if stream, buffers and communicator do not fit together.
+RunPlace PlaceOf(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream);
+
 struct Call {
   std::shared_ptr<tuttiComm> handle;
   plan::Operation operation;
   RunPlace place;
 };
 
-// Returns the code of the failure, if any, which `handle` and this thread remember.
-tuttiResult_t Conclude(tuttiComm& handle, const std::optional<Error>& failure);
-
-// The calls of one group on host memory, as parts, and the streams that they are on.
-class GroupOfCalls {
- public:
-  // Enters the call's communicator. Throws what Operating throws.
-  void Add(const Call& call);
-  bool empty() const { return parts_.empty(); }
-  // Runs the calls. Puts them on their streams, if there are any; waits for those without a stream, which run together
-  // with the others. Returns the code of the first failure, which this thread remembers. Throws
-  // tuttiInvalidArgument if a stream takes no more tasks, and tuttiSystemError if too many calls wait.
-  static tuttiResult_t Run(GroupOfCalls calls);
-
- private:
-  std::vector<Part> parts_;
-  std::vector<std::shared_ptr<Stream>> streams_;  // null: the caller
-};
+// Runs the calls of one group: enqueues those of GPUs, puts those of streams there, and waits for those without, which run
+// together with the others. Returns the code of the first failure, which this thread remembers; tuttiInProgress if a
+// non-blocking communicator took one. Throws tuttiInvalidArgument if a stream takes no more tasks, and tuttiSystemError if
+// too many calls wait.
+tuttiResult_t Run(const std::vector<Call>& calls);
+// The same for one call that runs here. Nothing is copied or allocated. REQUIRES: the caller is Operating; no call waits
+// on the communicator; the call is not one-sided.
+tuttiResult_t RunHere(tuttiComm& handle, const plan::Operation& operation);
 
 }  // namespace tutti::launch

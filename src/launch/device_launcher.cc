@@ -6,6 +6,7 @@
 
 #include "base/numbers/datatype.h"
 #include "src/launch/launcher.h"
+#include "src/launch/locked_together.h"
 
 namespace tutti::launch {
 namespace {
@@ -28,14 +29,15 @@ struct RankCalls {
   }
 };
 
-void Add(RankCalls& rank, const DeviceLaunched& call) {
-  const plan::Operation& operation = *call.operation;
-  if (rank.communicator->device()->DoneByCopy(operation, call.stream)) return;
-  rank.AddStream(call.stream);
+void Add(RankCalls& rank, const Call& call) {
+  const plan::Operation& operation = call.operation;
+  const auto stream = call.place.cuda_stream;
+  if (rank.communicator->device()->DoneByCopy(operation, stream)) return;
+  rank.AddStream(stream);
   if (operation.point_to_point() && operation.root == rank.communicator->rank()) {
     auto& messages = operation.collective == schedule::Collective::send ? rank.to_itself : rank.from_itself;
     messages.operations.push_back(&operation);
-    messages.streams.push_back(call.stream);
+    messages.streams.push_back(stream);
     return;
   }
   rank.operations.push_back(&operation);
@@ -83,31 +85,31 @@ std::optional<Error> LaunchTogether(device::LaunchGroup& launch_group, LaunchGro
 }
 
 // Those that wait, or those that do not; by stream, each in the order given.
-void EnqueueOneSided(std::span<const DeviceLaunched> group, bool waits) {
+void EnqueueOneSided(std::span<const Call> calls, bool waits) {
   std::map<std::pair<comm::Communicator*, cuda_transport::CuStream>, std::vector<const plan::Operation*>> streams;
-  for (const auto& call : group) {
-    const bool this_waits = call.operation->collective == schedule::Collective::wait_signal;
-    if (call.operation->one_sided() && this_waits == waits)
-      streams[{call.communicator, call.stream}].push_back(call.operation);
+  for (const auto& call : calls) {
+    const bool this_waits = call.operation.collective == schedule::Collective::wait_signal;
+    if (call.operation.one_sided() && this_waits == waits)
+      streams[{call.handle->communicator.get(), call.place.cuda_stream}].push_back(&call.operation);
   }
   for (const auto& [place, operations] : streams) place.first->device()->signals().Enqueue(operations, place.second);
 }
 
 bool Kills(const Error& error) { return error.code() != tuttiInvalidUsage && error.code() != tuttiInvalidArgument; }
 
-}  // namespace
-
-std::optional<Error> EnqueueAll(std::span<const DeviceLaunched> group) {
+// REQUIRES: the communicators are locked.
+std::optional<Error> EnqueueLocked(std::span<const Call> group) {
   // By launch group, in the order of their addresses, so that two threads never wait for each other's next one.
   std::map<std::shared_ptr<device::LaunchGroup>, LaunchGroupCalls> launch_groups;
   std::optional<Error> first;
   try {
     for (const auto& call : group) {
-      if (call.operation->one_sided()) continue;
-      auto& ranks = launch_groups[call.communicator->device()->launch_group()].ranks;
+      if (call.operation.one_sided()) continue;
+      auto* const communicator = call.handle->communicator.get();
+      auto& ranks = launch_groups[communicator->device()->launch_group()].ranks;
       auto rank = std::find_if(ranks.begin(), ranks.end(),
-                               [&](const RankCalls& each) { return each.communicator == call.communicator; });
-      if (rank == ranks.end()) rank = ranks.insert(ranks.end(), {call.communicator, {}, {}, {}, {}});
+                               [&](const RankCalls& each) { return each.communicator == communicator; });
+      if (rank == ranks.end()) rank = ranks.insert(ranks.end(), {communicator, {}, {}, {}, {}});
       Add(*rank, call);
     }
     for (auto& [launch_group, calls] : launch_groups) Prepare(calls);
@@ -124,15 +126,33 @@ std::optional<Error> EnqueueAll(std::span<const DeviceLaunched> group) {
     if (!first) EnqueueOneSided(group, true);
   } catch (const Error& error) {
     if (Kills(error)) {
-      for (const auto& call : group) call.communicator->Fail(error);
+      for (const auto& call : group) call.handle->communicator->Fail(error);
     }
     return error;
   } catch (const std::exception& exception) {
     const Error error(tuttiInternalError, exception.what());
-    for (const auto& call : group) call.communicator->Fail(error);
+    for (const auto& call : group) call.handle->communicator->Fail(error);
     return error;
   }
   return first;
+}
+
+}  // namespace
+
+tuttiResult_t EnqueueAll(std::span<const Call> calls) {
+  LockedTogether::Members communicators;
+  for (const auto& call : calls) communicators.insert(call.handle->communicator.get());
+  const LockedTogether locked(std::move(communicators), [&] {
+    return std::ranges::any_of(calls, [](const Call& call) { return call.handle->life.Look().aborting(); });
+  });
+  if (!locked) return Remember(nullptr, Error(tuttiInvalidArgument, "comm was aborted before the call began"));
+  // Another thread may have suspended one since the call was checked.
+  for (const auto& call : calls) {
+    const auto result = Guard(call.handle.get(), [&] { call.handle->communicator->RequireResumed(); });
+    if (result != tuttiSuccess) return result;
+  }
+  const auto failure = EnqueueLocked(calls);
+  return failure ? Remember(calls.front().handle.get(), *failure) : tuttiSuccess;
 }
 
 }  // namespace tutti::launch

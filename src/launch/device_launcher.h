@@ -3,23 +3,16 @@
 // Thread-safety: as launcher.h.
 #pragma once
 
-#include <optional>
 #include <span>
 
-#include "base/error.h"
-#include "src/communicator/communicator.h"
+#include "src/launch/calls.h"
 
 namespace tutti::launch {
 
-struct DeviceLaunched {
-  comm::Communicator* communicator;
-  const plan::Operation* operation;
-  cuda_transport::CuStream stream;
-};
-
 // Returns when all calls are enqueued on their streams; where several ranks share a process and a GPU, that is when all
-// of those ranks have come. Returns the failure, if any; never throws. A communicator that could not enqueue is dead,
-// unless the call itself was invalid. REQUIRES: the communicators are locked, and each has a device.
-std::optional<Error> EnqueueAll(std::span<const DeviceLaunched> group);
+// of those ranks have come. Returns the code of the failure, if any, which the first call's handle and this thread
+// remember. A communicator that could not enqueue is dead, unless the call itself was invalid. REQUIRES: the calls' handles
+// are entered, and each has a device.
+tuttiResult_t EnqueueAll(std::span<const Call> calls);
 
 }  // namespace tutti::launch

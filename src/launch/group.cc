@@ -10,8 +10,6 @@
 
 #include "base/threads/quiet_thread.h"
 #include "src/launch/calls.h"
-#include "src/launch/device_launcher.h"
-#include "src/launch/locked_together.h"
 #include "src/launch/shared_task.h"
 
 namespace tutti::launch {
@@ -49,84 +47,6 @@ void ForgetGroupsInChildren() {
   if (!told.exchange(true, std::memory_order_relaxed)) pthread_atfork(nullptr, nullptr, &ForgetGroup);
 }
 
-// Where a call runs: on the GPU that holds its buffers; else on its stream; in the communicator's own thread if the
-// call must not block; else here. Throws tuttiInvalidArgument if stream, buffers and communicator do not fit together.
-RunPlace PlaceOf(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream) {
-  if (stream != nullptr) {
-    if (auto ours = FindStream(stream)) {
-      const bool has_device = handle.communicator != nullptr && handle.communicator->device() != nullptr;
-      if (operation.one_sided() && has_device) {
-        Throw(tuttiInvalidArgument,
-              "stream is one of tuttiStreamCreate, but one-sided calls of a communicator with a device run on the "
-              "device");
-      }
-      return {std::move(ours)};
-    }
-  }
-  // If the communicator could not be made, the call is refused when it runs.
-  const auto* const communicator = handle.communicator.get();
-  const auto* const device = communicator == nullptr ? nullptr : communicator->device();
-  if (device != nullptr && operation.one_sided()) {
-    return {nullptr, true, reinterpret_cast<cuda_transport::CuStream>(stream)};
-  }
-  if (device == nullptr) {
-    memory::RequireHostCall(operation, stream,
-                            communicator == nullptr ? std::string_view("it could not be made")
-                                                    : std::string_view(communicator->why_no_device()));
-  } else if (memory::IsForDevice(device->device(), operation, stream, device->known_buffers())) {
-    return {nullptr, true, reinterpret_cast<cuda_transport::CuStream>(stream)};
-  }
-  if (handle.blocking) return {};
-  return {handle.background};
-}
-
-// Enqueues calls on GPUs. Waits only for other ranks' calls, where launches are shared. REQUIRES: all calls' handles are
-// entered.
-tuttiResult_t EnqueueOnDevices(const std::vector<Call>& calls, const Admission& one) {
-  std::vector<DeviceLaunched> launched;
-  LockedTogether::Members communicators;
-  for (const auto& call : calls) {
-    auto* const communicator = call.handle->communicator.get();
-    launched.push_back({communicator, &call.operation, call.place.cuda_stream});
-    communicators.insert(communicator);
-  }
-  const auto aborted = [&] {
-    return std::ranges::any_of(calls, [](const Call& call) { return call.handle->life.Look().aborting(); });
-  };
-  const LockedTogether locked(std::move(communicators), aborted);
-  if (!locked) return Remember(nullptr, AbortedBefore(one));
-  // Another thread may have suspended one since the call was checked.
-  for (const auto& call : calls) {
-    const auto result = Guard(call.handle.get(), [&] { call.handle->communicator->RequireResumed(); });
-    if (result != tuttiSuccess) return result;
-  }
-  return Conclude(*calls.front().handle, EnqueueAll(launched));
-}
-
-tuttiResult_t Dispatch(const std::vector<Call>& calls) {
-  GroupOfCalls on_host;
-  std::vector<Call> on_devices;
-  Admissions inside;
-  for (const auto& call : calls) {
-    const auto result = Guard(call.handle.get(), [&] {  // a group's end has no handle
-      if (call.place.on_device) {
-        inside.push_back(Admission::ForOperation(call.handle));
-        on_devices.push_back(call);
-      } else {
-        on_host.Add(call);
-      }
-      Usable(*call.handle).Check(call.operation);
-    });
-    if (result != tuttiSuccess) return result;
-  }
-  if (!on_devices.empty()) {
-    const auto result = EnqueueOnDevices(on_devices, *inside.front());
-    if (result != tuttiSuccess || on_host.empty()) return result;
-    inside.clear();
-  }
-  return GroupOfCalls::Run(std::move(on_host));
-}
-
 struct TurnedJoin {
   Join join;
   std::shared_ptr<Turn> turn;  // on the join's parent; null without one
@@ -157,30 +77,6 @@ tuttiResult_t RunJoins(std::vector<TurnedJoin> joins) {
   for (auto& thread : threads) thread.join();
   const auto failed = std::ranges::find_if(results, [](const auto& each) { return each.code() != tuttiSuccess; });
   return failed == results.end() ? tuttiSuccess : Remember(nullptr, *failed);
-}
-
-// Nothing is copied or allocated.
-tuttiResult_t RunHere(tuttiComm& handle, const plan::Operation& operation) {
-  auto& communicator = Usable(handle);
-  const std::lock_guard lock(communicator);
-  communicator.Check(operation);
-  return Conclude(handle, RunOne(communicator, operation, host::WhoWaits::caller));
-}
-
-// Submits any call, also one that joins a group, or runs on a stream or a GPU.
-tuttiResult_t SubmitElsewhere(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream) {
-  auto place = PlaceOf(handle, operation, stream);
-  if (open_groups > 0) {
-    ThisThreadsGroup().calls.push_back({handle.shared_from_this(), operation, std::move(place)});
-    return tuttiSuccess;
-  }
-  if (operation.point_to_point() && operation.root == handle.rank.load(std::memory_order_relaxed)) {
-    Throw(tuttiInvalidUsage, "peer {} is this rank itself: put the send and its receive in one group", operation.root);
-  }
-  if (place.on_device || place.stream != nullptr || operation.one_sided() || CallsWait(handle)) {
-    return Dispatch({{handle.shared_from_this(), operation, std::move(place)}});
-  }
-  return RunHere(handle, operation);
 }
 
 // REQUIRES: QueueingOrder() is held.
@@ -266,7 +162,7 @@ tuttiResult_t EndGroup() {
   }
   auto result = joins.empty() ? tuttiSuccess : DispatchJoins(std::move(joins));
   if (!calls.empty() && (result == tuttiSuccess || result == tuttiInProgress)) {
-    const auto calls_result = Dispatch(std::move(calls));
+    const auto calls_result = Run(calls);
     if (calls_result != tuttiSuccess) result = calls_result;
   }
   return result;
@@ -294,9 +190,16 @@ double SimulateGroup() {
 }
 
 tuttiResult_t Submit(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream) {
-  const bool usual = open_groups == 0 && stream == nullptr && operation.collective_call() && RunsInCaller(handle) &&
-                     !CallsWait(handle);
-  return usual ? RunHere(handle, operation) : SubmitElsewhere(handle, operation, stream);
+  auto place = stream == nullptr && RunsInCaller(handle) ? RunPlace{} : PlaceOf(handle, operation, stream);
+  if (open_groups > 0) {
+    ThisThreadsGroup().calls.push_back({handle.shared_from_this(), operation, std::move(place)});
+    return tuttiSuccess;
+  }
+  if (operation.point_to_point() && operation.root == handle.rank.load(std::memory_order_relaxed)) {
+    Throw(tuttiInvalidUsage, "peer {} is this rank itself: put the send and its receive in one group", operation.root);
+  }
+  const bool here = !place.on_device && place.stream == nullptr && !operation.one_sided() && !CallsWait(handle);
+  return here ? RunHere(handle, operation) : Run({{handle.shared_from_this(), operation, std::move(place)}});
 }
 
 tuttiResult_t SubmitTogether(tuttiComm& handle, std::span<const plan::Operation> operations, tuttiStream_t stream) {
@@ -304,7 +207,7 @@ tuttiResult_t SubmitTogether(tuttiComm& handle, std::span<const plan::Operation>
   for (const auto& operation : operations) {
     calls.push_back({handle.shared_from_this(), operation, PlaceOf(handle, operation, stream)});
   }
-  if (open_groups == 0) return Dispatch(std::move(calls));
+  if (open_groups == 0) return Run(calls);
   auto& collected = ThisThreadsGroup().calls;
   std::ranges::move(calls, std::back_inserter(collected));
   return tuttiSuccess;

@@ -105,9 +105,8 @@ std::optional<Error> DriveTogether(const host_side::Active& active, comm::Commun
   return communicator.failed() ? communicator.failure() : failure;
 }
 
-std::optional<Error> DriveAlone(const host_side::Active& active, comm::Communicator& communicator, host::WhoWaits who) {
+std::optional<Error> DriveAlone(const host_side::Active& active, host_side::HostSide& side, host::WhoWaits who) {
   std::optional<Error> failure;
-  auto& side = communicator.host();
   auto& run = active.plan->run;
   const auto result = side.driver(who).Drive([&] { return Sweep(active, side, 0, 1); },
                                              [&](auto waited) {
@@ -125,6 +124,20 @@ Error FailIn(const host_side::Active& active, comm::Communicator& communicator, 
   return kept;
 }
 
+std::optional<Error> RunLocked(comm::Communicator& communicator, const plan::Operation& operation, host::WhoWaits who) {
+  if (communicator.failed()) return communicator.failure();
+  host_side::Active active;
+  try {
+    auto& operations = communicator.host().operations();
+    operations.Trim();
+    active = operations.Begin(operation);
+  } catch (const std::exception& exception) {
+    // Only this rank may have begun it: the peers must not wait for the rest.
+    return FailIn(active, communicator, AsError(exception));
+  }
+  return Finish(communicator, active, who);
+}
+
 }  // namespace
 
 const plan::Operation& CheckingBarrier() {
@@ -133,33 +146,22 @@ const plan::Operation& CheckingBarrier() {
 }
 
 std::optional<Error> RunOne(comm::Communicator& communicator, const plan::Operation& operation, host::WhoWaits who) {
-  if (communicator.failed()) return communicator.failure();
-  host_side::Active active;
-  try {
-    auto& operations = communicator.host().operations();
-    operations.Trim();
-    active = operations.Begin(operation);
-    host::HelperThreads* const helper_threads =
-        active.plan->run.channels() > 1 ? communicator.host().helper_threads() : nullptr;
-    const auto failure = helper_threads == nullptr ? DriveAlone(active, communicator, who)
-                                                   : DriveTogether(active, communicator, *helper_threads, who);
-    if (failure) return FailIn(active, communicator, *failure);
-    if (const auto disagreement = operations.End(active)) return communicator.Fail(*disagreement);
-  } catch (const std::exception& exception) {
-    // Only this rank may have begun it: the peers must not wait for the rest.
-    return FailIn(active, communicator, AsError(exception));
-  }
-  return MustCheck(communicator, operation) ? RunOne(communicator, CheckingBarrier(), who) : std::nullopt;
+  const std::lock_guard lock(communicator);
+  auto failure = RunLocked(communicator, operation, who);
+  if (failure || !MustCheck(communicator, operation)) return failure;
+  return RunLocked(communicator, CheckingBarrier(), who);
 }
 
-std::optional<Error> FinishAgain(comm::Communicator& communicator, const host_side::Active& active) {
+std::optional<Error> Finish(comm::Communicator& communicator, const host_side::Active& active, host::WhoWaits who) {
   try {
-    if (const auto failure = DriveAlone(active, communicator, host::WhoWaits::caller)) {
-      return communicator.Fail(*failure);
-    }
-    if (const auto disagreement = communicator.host().operations().End(active)) return communicator.Fail(*disagreement);
+    auto& side = communicator.host();
+    auto* const helper_threads = active.plan->run.channels() > 1 ? side.helper_threads() : nullptr;
+    const auto failure = helper_threads == nullptr ? DriveAlone(active, side, who)
+                                                   : DriveTogether(active, communicator, *helper_threads, who);
+    if (failure) return FailIn(active, communicator, *failure);
+    if (const auto disagreement = side.operations().End(active)) return communicator.Fail(*disagreement);
   } catch (const std::exception& exception) {
-    return communicator.Fail(AsError(exception));
+    return FailIn(active, communicator, AsError(exception));
   }
   return std::nullopt;
 }

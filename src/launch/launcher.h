@@ -20,11 +20,9 @@ inline bool MustCheck(const comm::Communicator& communicator, const plan::Operat
 }
 const plan::Operation& CheckingBarrier();
 
-// Runs one operation in this thread. Returns the failure, if any; never throws. REQUIRES: the communicator is locked.
+// Locks the communicator and runs one operation in this thread. Returns the failure, if any; never throws.
 std::optional<Error> RunOne(comm::Communicator& communicator, const plan::Operation& operation, host::WhoWaits who);
-
-// Waits for the end of a repeated call that has begun, and ends it. Returns the failure, if any; never throws.
-// REQUIRES: the communicator is locked.
-std::optional<Error> FinishAgain(comm::Communicator& communicator, const host_side::Active& active);
+// The part of it that follows the operation's beginning. REQUIRES: the communicator is locked.
+std::optional<Error> Finish(comm::Communicator& communicator, const host_side::Active& active, host::WhoWaits who);
 
 }  // namespace tutti::launch

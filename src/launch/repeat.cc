@@ -41,7 +41,7 @@ class Entered {
                                                bool counted) noexcept {
   return GuardResult(&handle, [&] {
     auto& communicator = *handle.communicator;
-    auto failure = counted ? communicator.Audit() : FinishAgain(communicator, active);
+    auto failure = counted ? communicator.Audit() : Finish(communicator, active, host::WhoWaits::caller);
     return failure ? Remember(&handle, *failure) : tuttiSuccess;
   });
 }
