@@ -184,10 +184,7 @@ class Communicator {
 
   // The steps of making a communicator, all collective, once the ranks have met; in setup.cc.
   void SetUp(Deadline deadline);
-  void ReadPrograms(const init::Meeting& meeting, cost_model::TuningContext& tuning);
-  void ConnectHost(const init::Meeting& meeting, const init::Agreement& agreement);
   void PrepareMembershipAgreement(const init::Meeting& meeting);
-  void SurveyMachines(const init::Meeting& meeting, const init::Agreement& agreement);
   void AddPlanFacts(const init::Meeting& meeting, const init::Agreement& agreement,
                     cost_model::TuningContext& tuning) const;
   void ConnectDevice(const init::Meeting& meeting, const cost_model::TuningContext& tuning);

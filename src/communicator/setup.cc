@@ -39,11 +39,16 @@ void Communicator::SetUp(Deadline deadline) {
   const auto hosts = shm::FindHosts(MakeAllGather(), options_.settings.virtual_hosts);
   const init::Meeting meeting{options_.settings,        options_.name,   rank(),  hosts,
                               control_plane_->roster(), MakeAllGather(), deadline};
-  const auto agreement = init::Agree(options_.settings, options_.device, rank(), hosts, meeting.all_gather);
-  if (agreement.programs) ReadPrograms(meeting, tuning);
-  ConnectHost(meeting, agreement);
+  const auto agreement = init::Agree(meeting, options_.device);
+  if (agreement.programs) {
+    programs_ = plan::Programs(options_.settings, tuning.forced, rank(), size(), meeting.all_gather);
+  }
+  const int channels = std::max({cost_model::kFewestChannels, options_.settings.channels,
+                                 options_.settings.min_channels, agreement.threads, programs_.connections()});
+  host_.emplace(meeting, agreement, control_plane_->data_key(), channels);
   PrepareMembershipAgreement(meeting);
-  SurveyMachines(meeting, agreement);
+  system_ = init::Survey(meeting);
+  if (rank() == 0) Log(Subject::init, "{} ranks on {} cores; {}", size(), agreement.cores, init::Summary(system_));
   AddPlanFacts(meeting, agreement, tuning);
   external_tuner_ = plan::ExternalTuner::Open(facts());
   why_no_device_ = agreement.why_no_device;
@@ -51,16 +56,6 @@ void Communicator::SetUp(Deadline deadline) {
   observer_ = std::make_unique<Observer>(facts());
   host_->Start(meeting, agreement, std::move(tuning), programs_, external_tuner_.get(), observer_->get() != nullptr);
   BeginTogether(deadline);
-}
-
-void Communicator::ReadPrograms(const init::Meeting& meeting, cost_model::TuningContext& tuning) {
-  programs_ = plan::Programs(meeting.settings, tuning.forced, meeting.rank, meeting.nranks(), meeting.all_gather);
-}
-
-void Communicator::ConnectHost(const init::Meeting& meeting, const init::Agreement& agreement) {
-  const int channels = std::max({cost_model::kFewestChannels, meeting.settings.channels, meeting.settings.min_channels,
-                                 agreement.threads, programs_.connections()});
-  host_.emplace(meeting, agreement, control_plane_->data_key(), channels);
 }
 
 void Communicator::PrepareMembershipAgreement(const init::Meeting& meeting) {
@@ -75,19 +70,10 @@ void Communicator::PrepareMembershipAgreement(const init::Meeting& meeting) {
       [network = host_->network()](int rank) { return network != nullptr && network->Reaches(rank); });
 }
 
-void Communicator::SurveyMachines(const init::Meeting& meeting, const init::Agreement& agreement) {
-  std::vector<std::string> names;  // host numbers distinguish hosts of the same name
-  for (std::size_t r = 0; r < meeting.roster.size(); ++r) {
-    names.push_back(fmt::format("{}, {}", meeting.roster[r].host, meeting.hosts.host_of[r]));
-  }
-  system_ = init::Survey(meeting.settings, meeting.rank, names, meeting.all_gather);
-  if (rank() == 0) Log(Subject::init, "{} ranks on {} cores; {}", size(), agreement.cores, init::Summary(system_));
-}
-
 // The facts beside the settings; all ranks know the same.
 void Communicator::AddPlanFacts(const init::Meeting& meeting, const init::Agreement& agreement,
                                 cost_model::TuningContext& tuning) const {
-  init::ArrangeRanks(meeting.hosts, meeting.settings, system_, agreement.processors, meeting.rank, tuning);
+  init::ArrangeRanks(meeting, system_, agreement.processors, tuning);
   host_->AddLimits(tuning);
   tuning.threads = agreement.threads;
   const int cores_of_a_cache = agreement.cores / (tuning.domains ? tuning.where.nodes() : 1);

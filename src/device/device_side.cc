@@ -140,8 +140,8 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting)
   context.tuning.bulk_capacity = fabric_->bulk_capacity();
   if (!one_host) {
     context.tuning.forced.protocol = ring::Protocol::bulk;  // the network does not carry the line protocol
-    network_ = init::ConnectHosts(*shm_, meeting.roster, setup.key, settings, 1, all_gather,
-                                  [this](int peer) { return fabric_->across()->With(peer); });
+    network_ =
+        init::ConnectHosts(meeting, *shm_, setup.key, 1, [this](int peer) { return fabric_->across()->With(peer); });
     context.network_costs = network_.costs;
   }
   context.external = setup.external;
@@ -236,11 +236,7 @@ DeviceSide::~DeviceSide() {
     std::this_thread::sleep_for(kToSeeAbort);
   }
   proxy_.reset();
-  auto& own = shm_->control(rank_).state;
-  auto alive = ring::RankState::alive;
-  const bool leaves =
-      own.compare_exchange_strong(alive, ring::RankState::left, std::memory_order_release, std::memory_order_relaxed);
-  if (leaves && network_.engine != nullptr) network_.engine->Leave();
+  init::Leave(*shm_, network_);
   // Other processes' kernels may still write into our memory. Normally they leave soon, too.
   constexpr std::chrono::seconds kToLeave{1};
   const auto deadline = Deadline::After(kToLeave);
@@ -332,6 +328,26 @@ DevicePart DeviceSide::Prepare(std::span<const plan::Operation* const> operation
   enqueued_.fetch_add(operations.size(), std::memory_order_release);
   if (proxy_ != nullptr) proxy_->Wake();
   return part;
+}
+
+std::size_t DeviceSide::persistent_bytes() const {
+  return fabric_->other_bytes() + arena_->bytes() + windows_->bytes() + signals_->bytes() + state_.bytes() +
+         barrier_.bytes();
+}
+
+std::string DeviceSide::Suspend(const AllGather& all_gather) {
+  all_gather({});  // other ranks' kernels use this rank's memory
+  // If a rank dies on the way, this rank's memory may be gone already.
+  suspended_.store(true, std::memory_order_release);
+  auto why = fabric_->GiveBack(all_gather);
+  if (!why.empty()) suspended_.store(false, std::memory_order_release);
+  return why;
+}
+
+std::string DeviceSide::Resume(const AllGather& all_gather, Deadline deadline) {
+  auto why = fabric_->TakeAgain(all_gather, deadline);
+  suspended_.store(!why.empty(), std::memory_order_release);
+  return why;
 }
 
 }  // namespace tutti::device

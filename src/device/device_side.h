@@ -55,7 +55,8 @@ class DeviceSide {
   DeviceFailureDetector& failure_detector() { return *failure_detector_; }
   memory::RegisteredBuffers& registered() { return *registered_; }
   memory::KnownBuffers& known_buffers() const { return known_buffers_; }
-  shm::Fabric& control() { return *shm_; }
+  shm::Fabric& shm() { return *shm_; }
+  ring::ControlBlock& control() const { return shm_->control(rank_); }
   progress::NetworkEngine* network() const { return network_.engine.get(); }  // null where all ranks are on one host
   cuda_kernels::DeviceProgress& progress() const { return *progress_; }
   // Operations completed on the GPU: collectives, or (peer >= 0) messages to or from that peer.

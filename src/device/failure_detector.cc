@@ -39,12 +39,11 @@ DeviceFailureDetector::DeviceFailureDetector(DeviceSide& side, const init::Meeti
                                              std::function<std::optional<Error>()> outside,
                                              std::function<void(const Error&)> fail)
     : side_(side),
-      failure_detector_(side.control(), side.network(), meeting.roster, meeting.name,
-                        meeting.settings.operation_timeout()),
-      recorder_(side.control().control(side.control().rank())),
+      failure_detector_(side.shm(), side.network(), meeting.roster, meeting.name, meeting.settings.operation_timeout()),
+      recorder_(side.control()),
       outside_(std::move(outside)),
       fail_(std::move(fail)) {
-  side.control().control(side.control().rank()).several.store(1, std::memory_order_release);  // streams and graphs
+  side.control().several.store(1, std::memory_order_release);  // streams and graphs
   thread_ = QuietThread([this] { Work(); });
 }
 
@@ -107,7 +106,7 @@ void DeviceFailureDetector::Work() {
 
 bool DeviceFailureDetector::Read() {
   auto& progress = side_.progress();
-  auto& control = side_.control().control(side_.control().rank());
+  auto& control = side_.control();
   bool news = false;
   for (;; ++seen_) {
     const cuda_kernels::DeviceCall& entry = progress.calls[(seen_ + 1) % cuda_kernels::kProgressEntries];
@@ -151,14 +150,14 @@ bool DeviceFailureDetector::Done(const Running& running) const {
 // A kernel does not report which rank it waits for: on other hosts it may be any rank except those that completed the
 // operation and left in order; a rank that only completed it may have data unsent. (The detector sees its own host's.)
 std::vector<int> DeviceFailureDetector::MayBeAwaited(const Running& running) const {
-  auto& control = side_.control();
+  auto& shm = side_.shm();
   if (!running.operation.collective_call()) return {running.operation.root};
   std::vector<int> ranks;
-  for (int r = 0; r < control.nranks(); ++r) {
-    const auto& theirs = control.control(r);
+  for (int r = 0; r < shm.nranks(); ++r) {
+    const auto& theirs = shm.control(r);
     const bool needs_nothing = theirs.state.load(std::memory_order_acquire) == ring::RankState::left &&
                                theirs.completed.load(std::memory_order_acquire) >= running.sequence;
-    if (!control.is_local(r) && !needs_nothing) ranks.push_back(r);
+    if (!shm.is_local(r) && !needs_nothing) ranks.push_back(r);
   }
   return ranks;
 }

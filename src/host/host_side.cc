@@ -7,9 +7,7 @@ namespace tutti::host_side {
 HostSide::HostSide(const init::Meeting& meeting, const init::Agreement& agreement, const auth::SecretKey& key,
                    int channels)
     : fabric_(meeting.rank, meeting.hosts, channels + 1, meeting.settings, meeting.all_gather, meeting.deadline),
-      network_(init::ConnectHosts(fabric_, meeting.roster, key, meeting.settings,
-                                  init::ProcessorsOf(meeting.hosts, meeting.rank, agreement).crowding,
-                                  meeting.all_gather)),
+      network_(init::ConnectHosts(meeting, fabric_, key, init::ProcessorsOf(meeting, agreement).crowding)),
       windows_(fabric_),
       failure_detector_(fabric_, network(), meeting.roster, meeting.name, meeting.settings.operation_timeout()),
       sleeper_(fabric_, network()),
@@ -27,8 +25,8 @@ void HostSide::AddLimits(cost_model::TuningContext& tuning) const {
 void HostSide::Start(const init::Meeting& meeting, const init::Agreement& agreement, cost_model::TuningContext tuning,
                      const plan::Programs& programs, const plan::ExternalTuner* external, bool observed) {
   const auto& settings = meeting.settings;
-  selector_.emplace(std::move(tuning), programs, init::ProcessorsOf(meeting.hosts, rank(), agreement), network_.costs,
-                    settings, external, rank(), meeting.all_gather);
+  selector_.emplace(std::move(tuning), programs, init::ProcessorsOf(meeting, agreement), network_.costs, settings,
+                    external, rank(), meeting.all_gather);
   ChooseWaits(settings, agreement);
   if (!settings.trace.empty()) trace_.emplace(settings.trace, rank(), meeting.name);
   operations_.emplace(
@@ -47,14 +45,6 @@ void HostSide::ChooseWaits(const Settings& settings, const init::Agreement& agre
   if (settings.threads == 1) return;
   helper_threads_ = std::make_unique<host::HelperThreads>(settings.threads - 1);
   helper_drivers_.assign(static_cast<std::size_t>(settings.threads - 1), driver_);
-}
-
-void HostSide::Leave() {
-  auto alive = ring::RankState::alive;
-  const bool leaves = control().state.compare_exchange_strong(alive, ring::RankState::left, std::memory_order_release,
-                                                              std::memory_order_relaxed);
-  host::WakeAll(fabric_);
-  if (leaves && network() != nullptr) network()->Leave();
 }
 
 void HostSide::UseTable(tuner::SelectionTable table) {

@@ -37,7 +37,7 @@ class HostSide {
   void Start(const init::Meeting& meeting, const init::Agreement& agreement, cost_model::TuningContext tuning,
              const plan::Programs& programs, const plan::ExternalTuner* external, bool observed);
   // Tells the peers that this rank has left in order, unless it has failed.
-  void Leave();
+  void Leave() { init::Leave(fabric_, network_); }
 
   int rank() const { return fabric_.rank(); }
   const shm::Hosts& hosts() const { return fabric_.hosts(); }

@@ -84,7 +84,8 @@ std::size_t SlotSpan(std::size_t core_cache, std::size_t last_cache, int ranks, 
 
 }  // namespace
 
-Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts& hosts, const AllGather& all_gather) {
+Agreement Agree(const Meeting& meeting, int device) {
+  const auto& settings = meeting.settings;
   const Terms mine{detect::AllowedCpus(),
                    static_cast<std::int32_t>(detect::QuotaCpus()),
                    settings.channels,
@@ -108,7 +109,7 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
                    Padded<16>(settings.data_protection),
                    Padded<256>(settings.algorithm),
                    Padded<64>(NameOfTuner())};
-  const auto all = GatherValues(all_gather, mine);
+  const auto all = GatherValues(meeting.all_gather, mine);
   const auto& first = all.front();
   Agreement agreement;
   agreement.programs = first.programs != 0;
@@ -133,7 +134,7 @@ Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts
     RequireEqual("net plug-in (TUTTI_NET_PLUGIN)", first.net_plugin, theirs.net_plugin, r);
     RequireEqual("protection of data (TUTTI_DATA_PROTECTION)", first.protection, theirs.protection, r);
     RequireEqual("algorithm (TUTTI_ALGO)", first.algorithm, theirs.algorithm, r);
-    if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank)]) {
+    if (meeting.hosts.kernel_of[r] == meeting.hosts.kernel_of[static_cast<std::size_t>(meeting.rank)]) {
       for (std::size_t w = 0; w < together.size(); ++w) together[w] |= theirs.cpus[w];
       quota = std::min(quota, theirs.quota);
       core_cache = std::min(core_cache, theirs.core_cache);

@@ -7,9 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/all_gather.h"
-#include "base/settings.h"
-#include "transports/shm/hosts.h"
+#include "src/init/meeting.h"
 
 namespace tutti::init {
 
@@ -25,6 +23,6 @@ struct Agreement {
 
 // Collective. `device`: this rank's, or TUTTI_DEVICE_NONE. Throws tuttiInvalidUsage, naming the setting, both values
 // and the rank, where ranks differ.
-Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts& hosts, const AllGather& all_gather);
+Agreement Agree(const Meeting& meeting, int device);
 
 }  // namespace tutti::init

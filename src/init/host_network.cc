@@ -8,6 +8,7 @@
 #include "base/all_gather.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "executors/host/doorbell.h"
 #include "transports/plugin/plugin.h"
 #include "transports/tcp/interfaces.h"
 #include "transports/tcp/tcp.h"
@@ -46,9 +47,11 @@ cost_model::NetworkCosts CostsOf(const progress::NetworkKind& kind, double bandw
 
 }  // namespace
 
-HostNetwork ConnectHosts(shm::Fabric& fabric, const std::vector<bootstrap::Process>& roster, const auth::SecretKey& key,
-                         const Settings& settings, double crowding, const AllGather& all_gather,
+HostNetwork ConnectHosts(const Meeting& meeting, shm::Fabric& fabric, const auth::SecretKey& key, double crowding,
                          const progress::NetworkEngine::PolledRings& polled) {
+  const auto& settings = meeting.settings;
+  const auto& roster = meeting.roster;
+  const auto& all_gather = meeting.all_gather;
   if (fabric.hosts().count() == 1) return {};
   std::vector<int> remote;
   for (int r = 0; r < static_cast<int>(roster.size()); ++r) {
@@ -82,13 +85,23 @@ HostNetwork ConnectHosts(shm::Fabric& fabric, const std::vector<bootstrap::Proce
   return network;
 }
 
-cost_model::Processors ProcessorsOf(const shm::Hosts& hosts, int rank, const Agreement& agreement) {
+void Leave(shm::Fabric& fabric, const HostNetwork& network) {
+  auto alive = ring::RankState::alive;
+  const bool leaves = fabric.control(fabric.rank())
+                          .state.compare_exchange_strong(alive, ring::RankState::left, std::memory_order_release,
+                                                         std::memory_order_relaxed);
+  host::WakeAll(fabric);
+  if (leaves && network.engine != nullptr) network.engine->Leave();
+}
+
+cost_model::Processors ProcessorsOf(const Meeting& meeting, const Agreement& agreement) {
+  const auto& hosts = meeting.hosts;
   std::set<int> here;  // hosts of this machine
   for (std::size_t r = 0; r < hosts.host_of.size(); ++r) {
-    if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank)]) here.insert(hosts.host_of[r]);
+    if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(meeting.rank)]) here.insert(hosts.host_of[r]);
   }
   return cost_model::ShareProcessors(agreement.cores, static_cast<int>(here.size()), agreement.neighbours,
-                                     static_cast<int>(hosts.RanksWith(rank).size()));
+                                     static_cast<int>(hosts.RanksWith(meeting.rank).size()));
 }
 
 }  // namespace tutti::init

@@ -6,13 +6,9 @@
 
 #include <memory>
 #include <optional>
-#include <vector>
 
-#include "base/all_gather.h"
-#include "base/settings.h"
 #include "net/auth/secret_key.h"
 #include "selection/cost_model/host_machine.h"
-#include "src/bootstrap/join_messages.h"
 #include "src/init/agreement.h"
 #include "transports/progress/network.h"
 #include "transports/shm/fabric.h"
@@ -28,10 +24,12 @@ struct HostNetwork {
 // Collective. One transport for all: the one that TUTTI_NET requires, else the plug-in that TUTTI_NET_PLUGIN names, else
 // verbs if every rank can use them, else TCP; rank 0 logs which. Throws tuttiInvalidUsage if the settings require a
 // transport that a rank cannot use, naming it and the reason. `crowding`: see Processors. `polled`: see NetworkEngine.
-HostNetwork ConnectHosts(shm::Fabric& fabric, const std::vector<bootstrap::Process>& roster, const auth::SecretKey& key,
-                         const Settings& settings, double crowding, const AllGather& all_gather,
+HostNetwork ConnectHosts(const Meeting& meeting, shm::Fabric& fabric, const auth::SecretKey& key, double crowding,
                          const progress::NetworkEngine::PolledRings& polled = nullptr);
 
-cost_model::Processors ProcessorsOf(const shm::Hosts& hosts, int rank, const Agreement& agreement);
+// Tells the other ranks that this one has left in order, unless it has failed or been stopped.
+void Leave(shm::Fabric& fabric, const HostNetwork& network);
+
+cost_model::Processors ProcessorsOf(const Meeting& meeting, const Agreement& agreement);
 
 }  // namespace tutti::init

@@ -21,19 +21,19 @@ void LogDomains(topology::DomainKind kind, const schedule::RankLayout& where) {
 
 }  // namespace
 
-void ArrangeRanks(const shm::Hosts& hosts, const Settings& settings, const topology::System& system,
-                  const std::vector<std::vector<int>>& processors, int rank, cost_model::TuningContext& tuning) {
-  const auto nranks = static_cast<int>(processors.size());
-  tuning.one_host = hosts.count() == 1;
+void ArrangeRanks(const Meeting& meeting, const topology::System& system,
+                  const std::vector<std::vector<int>>& processors, cost_model::TuningContext& tuning) {
+  const int nranks = meeting.nranks(), virtual_nodes = meeting.settings.virtual_nodes;
+  tuning.one_host = meeting.one_host();
   tuning.domains = false;
   if (!tuning.one_host) {
-    tuning.where = schedule::ArrangeByNode(hosts.host_of);
-  } else if (settings.virtual_nodes > 1) {
-    tuning.where = schedule::ArrangeEvenly(nranks, std::min(nranks, settings.virtual_nodes));
+    tuning.where = schedule::ArrangeByNode(meeting.hosts.host_of);
+  } else if (virtual_nodes > 1) {
+    tuning.where = schedule::ArrangeEvenly(nranks, std::min(nranks, virtual_nodes));
   } else if (const auto domains = topology::DomainsOf(system, 0, processors)) {
     tuning.where = cost_model::ArrangeByDomain(*domains);
     tuning.domains = true;
-    if (rank == 0) LogDomains(domains->kind, tuning.where);
+    if (meeting.rank == 0) LogDomains(domains->kind, tuning.where);
   }
 }
 

@@ -55,13 +55,16 @@ std::string OwnAnswer(const Settings& settings) {
 
 }  // namespace
 
-topology::System Survey(const Settings& settings, int rank, const std::vector<std::string>& hosts,
-                        const AllGather& all_gather) {
+topology::System Survey(const Meeting& meeting) {
+  std::vector<std::string> hosts;  // by rank; their numbers distinguish hosts of the same name
+  for (std::size_t r = 0; r < meeting.roster.size(); ++r) {
+    hosts.push_back(fmt::format("{}, {}", meeting.roster[r].host, meeting.hosts.host_of[r]));
+  }
   const auto leads = [&](std::size_t r) {
     return std::find(hosts.begin(), hosts.begin() + r, hosts[r]) == hosts.begin() + r;
   };
-  const std::string mine = leads(static_cast<std::size_t>(rank)) ? OwnAnswer(settings) : std::string();
-  const auto answers = all_gather(std::as_bytes(std::span(mine)));
+  const std::string mine = leads(static_cast<std::size_t>(meeting.rank)) ? OwnAnswer(meeting.settings) : std::string();
+  const auto answers = meeting.all_gather(std::as_bytes(std::span(mine)));
   std::vector<topology::System> parts;
   for (std::size_t r = 0; r < answers.size(); ++r) {
     if (!leads(r)) continue;

@@ -5,20 +5,15 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "base/all_gather.h"
-#include "base/settings.h"
+#include "src/init/meeting.h"
 #include "topology/graph/system.h"
-#include "transports/shm/descriptor_exchange.h"
 
 namespace tutti::init {
 
-// Collective. `hosts`: each rank's, by rank; equal names are one host. Hosts are numbered in the order of their lowest
-// ranks. Throws on every rank, naming the rank whose file is wrong or unreadable. The rank that detects writes
-// TUTTI_TOPO_DUMP_FILE.
-topology::System Survey(const Settings& settings, int rank, const std::vector<std::string>& hosts,
-                        const AllGather& all_gather);
+// Collective. Hosts are numbered in the order of their lowest ranks. Throws on every rank, naming the rank whose file is
+// wrong or unreadable. The rank that detects writes TUTTI_TOPO_DUMP_FILE.
+topology::System Survey(const Meeting& meeting);
 
 // "2 CPUs, 8 GPUs, 8 NICs on 1 host".
 std::string Summary(const topology::System& system);

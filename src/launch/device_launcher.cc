@@ -2,14 +2,49 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "base/numbers/datatype.h"
+#include "base/threads/patience.h"
 #include "src/launch/launcher.h"
-#include "src/launch/locked_together.h"
 
 namespace tutti::launch {
 namespace {
+
+// The locks of several communicators. Whoever waits for one of them holds none, so two threads with calls on the same
+// communicators cannot wait for each other, and no communicator waits for what runs on another.
+class LockedTogether {
+ public:
+  using Members = std::set<comm::Communicator*>;
+
+  // Waits until all are free, or `stop` returns true.
+  template <typename Stop>
+  LockedTogether(Members members, Stop&& stop) : members_(std::move(members)) {
+    Patience patience;
+    while (!(locked_ = TryAll()) && !stop()) patience.Pause();
+  }
+  ~LockedTogether() {
+    if (!locked_) return;
+    for (auto* communicator : members_) communicator->unlock();
+  }
+  LockedTogether(const LockedTogether&) = delete;
+  LockedTogether& operator=(const LockedTogether&) = delete;
+
+  // False: `stop` returned true.
+  explicit operator bool() const { return locked_; }
+
+ private:
+  bool TryAll() const {
+    const auto busy = std::ranges::find_if(members_, [](auto* communicator) { return !communicator->try_lock(); });
+    if (busy == members_.end()) return true;
+    std::for_each(members_.begin(), busy, [](auto* communicator) { communicator->unlock(); });
+    return false;
+  }
+
+  const Members members_;
+  bool locked_ = false;
+};
 
 // A message to oneself, or from oneself.
 struct OwnMessages {
@@ -124,14 +159,11 @@ std::optional<Error> EnqueueLocked(std::span<const Call> group) {
       if (!first) first = failure;
     }
     if (!first) EnqueueOneSided(group, true);
-  } catch (const Error& error) {
-    if (Kills(error)) {
-      for (const auto& call : group) call.handle->communicator->Fail(error);
+  } catch (...) {
+    const Error error = comm::CurrentFailure();
+    for (const auto& call : group) {
+      if (Kills(error)) call.handle->communicator->Fail(error);
     }
-    return error;
-  } catch (const std::exception& exception) {
-    const Error error(tuttiInternalError, exception.what());
-    for (const auto& call : group) call.handle->communicator->Fail(error);
     return error;
   }
   return first;

@@ -218,8 +218,8 @@ host::Run::Progress GroupRun::Sweep(Running& part) {
         if (disagreement) part.Drop(*disagreement);
       }
       return progress != host::Run::Progress::blocked;
-    } catch (const std::exception& exception) {
-      part.Drop(AsError(exception));
+    } catch (...) {
+      part.Drop(comm::CurrentFailure());
       return true;
     }
   };

@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "base/process_mark.h"
@@ -132,14 +131,8 @@ tuttiResult_t Guard(tuttiComm* handle, Body&& body) noexcept {
   try {
     body();
     return tuttiSuccess;
-  } catch (const Error& error) {
-    return Remember(handle, error);
-  } catch (const std::bad_alloc&) {
-    return Remember(handle, Error(tuttiSystemError, "out of memory"));
-  } catch (const std::system_error& error) {
-    return Remember(handle, Error(tuttiSystemError, error.what()));
-  } catch (const std::exception& exception) {
-    return Remember(handle, Error(tuttiInternalError, exception.what()));
+  } catch (...) {
+    return Remember(handle, comm::CurrentFailure());
   }
 }
 

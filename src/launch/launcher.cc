@@ -9,11 +9,6 @@
 
 namespace tutti::launch {
 
-Error AsError(const std::exception& exception) {
-  const auto* error = dynamic_cast<const Error*>(&exception);
-  return error != nullptr ? *error : Error(tuttiInternalError, exception.what());
-}
-
 namespace {
 
 // A sweep of one operation: advances every `stride`-th channel from `first` on.
@@ -131,9 +126,9 @@ std::optional<Error> RunLocked(comm::Communicator& communicator, const plan::Ope
     auto& operations = communicator.host().operations();
     operations.Trim();
     active = operations.Begin(operation);
-  } catch (const std::exception& exception) {
+  } catch (...) {
     // Only this rank may have begun it: the peers must not wait for the rest.
-    return FailIn(active, communicator, AsError(exception));
+    return FailIn(active, communicator, comm::CurrentFailure());
   }
   return Finish(communicator, active, who);
 }
@@ -160,8 +155,8 @@ std::optional<Error> Finish(comm::Communicator& communicator, const host_side::A
                                                    : DriveTogether(active, communicator, *helper_threads, who);
     if (failure) return FailIn(active, communicator, *failure);
     if (const auto disagreement = side.operations().End(active)) return communicator.Fail(*disagreement);
-  } catch (const std::exception& exception) {
-    return FailIn(active, communicator, AsError(exception));
+  } catch (...) {
+    return FailIn(active, communicator, comm::CurrentFailure());
   }
   return std::nullopt;
 }

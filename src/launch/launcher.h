@@ -10,9 +10,6 @@
 
 namespace tutti::launch {
 
-// What an operation threw, as its failure.
-Error AsError(const std::exception& exception);
-
 // With TUTTI_CHECK, a barrier follows every operation that may end alone. A rank that leaves the barrier has heard from
 // all ranks, and the tags of the barrier's slots show which calls came before.
 inline bool MustCheck(const comm::Communicator& communicator, const plan::Operation& operation) {
