@@ -1,5 +1,5 @@
 // The one error type. Control paths throw it with a message for a person; the C boundary turns it into a result code
-// (Guard in src/launch/handle.h). The data path never throws: it records a Fault and returns.
+// (Guard in src/calls/handle.h). The data path never throws: it records a Fault and returns.
 //
 // Thread-safety: value types, no shared state.
 #pragma once

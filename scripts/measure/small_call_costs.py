@@ -18,7 +18,7 @@ import tempfile
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all", "broadcast")
 OPERATIONS = "src/host/operations.h"
 RECORDER = "src/diagnostics/recorder.h"
-REPEAT = "src/launch/repeat.cc"
+REPEAT = "src/calls/repeat.cc"
 CLOCK = [(OPERATIONS, "active.started = Ticks();", "active.started = 1;")]
 RECORD = [(RECORDER, "ring::WriteRecord(control_, index, operation);", "(void)operation;"),
           (RECORDER, "control_.records[index % ring::kRecords].ended.store(now, std::memory_order_relaxed);",

@@ -2,8 +2,8 @@
 #include "base/extension.h"
 #include "base/numbers/datatype.h"
 #include "src/api/arguments.h"
-#include "src/launch/group.h"
-#include "src/launch/repeat.h"
+#include "src/calls/group.h"
+#include "src/calls/repeat.h"
 
 namespace tutti::api {
 namespace {
@@ -12,7 +12,7 @@ namespace {
                                                void* observer) {
   const auto observed = std::make_shared<const plan::ObservedCall>(observer, operation, stream);
   operation.observed = observed;
-  const auto result = launch::Submit(handle, operation, stream);
+  const auto result = calls::Submit(handle, operation, stream);
   observed->Returns();
   return result;
 }
@@ -22,20 +22,20 @@ namespace {
 template <typename Check>
 tuttiResult_t Call(tuttiComm* handle, tuttiStream_t stream, const plan::PlainCall* plain, Check&& check) noexcept {
   if (plain != nullptr) {
-    if (const auto result = launch::SubmitAgain(handle, *plain, stream)) return *result;
+    if (const auto result = calls::SubmitAgain(handle, *plain, stream)) return *result;
   }
-  return launch::GuardCall(handle, [&] {
-    const launch::Operating operating(handle);
+  return calls::GuardCall(handle, [&] {
+    const calls::Operating operating(handle);
     const Caller caller{handle->rank.load(std::memory_order_relaxed), handle->nranks.load(std::memory_order_relaxed)};
     if (const auto* const made = handle->communicator.get(); made != nullptr && made->observer() != nullptr)
         [[unlikely]]
       return SubmitObserved(*handle, check(caller), stream, made->observer());
-    return launch::Submit(*handle, check(caller), stream);
+    return calls::Submit(*handle, check(caller), stream);
   });
 }
 
 // The communicator's operator of that number, if there is one.
-std::optional<launch::UserOp> UserOpOf(tuttiComm* handle, tuttiRedOp_t op) {
+std::optional<calls::UserOp> UserOpOf(tuttiComm* handle, tuttiRedOp_t op) {
   if (op < tuttiNumOps) return std::nullopt;
   const std::lock_guard lock(handle->mutex);
   const auto* const found = handle->user_ops.Find(op);
@@ -43,7 +43,7 @@ std::optional<launch::UserOp> UserOpOf(tuttiComm* handle, tuttiRedOp_t op) {
 }
 
 // A user-made operator becomes a sum that scales. Throws tuttiInvalidArgument.
-plan::Operation WithUserOp(plan::Operation operation, const launch::UserOp& user, tuttiDataType_t type) {
+plan::Operation WithUserOp(plan::Operation operation, const calls::UserOp& user, tuttiDataType_t type) {
   if (user.type != type) {
     Throw(tuttiInvalidArgument, "op was made for {}, but datatype is {}", NameOf(user.type), NameOf(type));
   }
@@ -218,21 +218,21 @@ tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t datatype, 
 
 tuttiResult_t tuttiGroupStart(void) {
   if (auto* const starts = TheExtension().groupStarts) starts();
-  return launch::Guard(nullptr, [] { launch::StartGroup(); });
+  return calls::Guard(nullptr, [] { calls::StartGroup(); });
 }
 
 tuttiResult_t tuttiGroupEnd(void) {
-  return EndingAGroup([] { return launch::GuardResult(nullptr, [] { return launch::EndGroup(); }); });
+  return EndingAGroup([] { return calls::GuardResult(nullptr, [] { return calls::EndGroup(); }); });
 }
 
 tuttiResult_t tuttiGroupSimulateEnd(tuttiSimInfo_t* simInfo) {
-  return launch::Guard(nullptr, [&] {
-    launch::CheckOutput("simInfo", simInfo);
+  return calls::Guard(nullptr, [&] {
+    calls::CheckOutput("simInfo", simInfo);
     if (simInfo->magic != TUTTI_SIM_INFO_MAGIC || simInfo->size < sizeof *simInfo) {
       Throw(tuttiInvalidArgument, "simInfo was not initialised with TUTTI_SIM_INFO_INITIALIZER");
     }
     EndingAGroup([&] {
-      simInfo->estimatedTime = static_cast<float>(launch::SimulateGroup());
+      simInfo->estimatedTime = static_cast<float>(calls::SimulateGroup());
       return tuttiSuccess;
     });
   });
@@ -240,8 +240,8 @@ tuttiResult_t tuttiGroupSimulateEnd(tuttiSimInfo_t* simInfo) {
 
 tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, void* scalar, tuttiDataType_t datatype,
                                         tuttiScalarResidence_t residence, tuttiComm_t comm) {
-  return launch::Guard(comm, [&] {
-    const launch::Operating operating(comm);
+  return calls::Guard(comm, [&] {
+    const calls::Operating operating(comm);
     if (op == nullptr) Throw(tuttiInvalidArgument, "op is NULL");
     if (scalar == nullptr) Throw(tuttiInvalidArgument, "scalar is NULL");
     if (!IsDataType(datatype)) Throw(tuttiInvalidArgument, "datatype {} does not exist", static_cast<int>(datatype));
@@ -258,8 +258,8 @@ tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, void* scalar, tuttiDat
 }
 
 tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm) {
-  return launch::Guard(comm, [&] {
-    const launch::Asking asking(comm);
+  return calls::Guard(comm, [&] {
+    const calls::Asking asking(comm);
     const std::lock_guard lock(comm->mutex);
     if (!comm->user_ops.Remove(op)) {
       Throw(tuttiInvalidArgument, "op {} is not a live operator made on this comm", static_cast<int>(op));

@@ -7,7 +7,7 @@
 #include "algorithms/builders/records.h"
 #include "base/numbers/datatype.h"
 #include "base/threads/patience.h"
-#include "src/launch/handle.h"
+#include "src/calls/handle.h"
 
 namespace tutti::api {
 namespace {
@@ -18,18 +18,18 @@ constexpr std::string_view kFinalize = "finalize", kDestroy = "destroy";
 // ranks made different calls and no rank has had to wait for another since. Tells ranks that wait for this one in a
 // control call that it made `call`.
 std::optional<Error> Finalise(tuttiComm* comm, std::string_view call) {
-  const launch::Asking asking(comm);
+  const calls::Asking asking(comm);
   auto& handle = asking.handle();
   handle.life.Finalise();
   Patience patience;
   for (;;) {
     const auto state = handle.life.Look();
-    if (state.aborting()) launch::ThrowGone();
+    if (state.aborting()) calls::ThrowGone();
     if (state.idle()) break;
     patience.Pause();
   }
   if (handle.communicator != nullptr) handle.communicator->AwaitDevice();
-  if (handle.life.Look().aborting()) launch::ThrowGone();
+  if (handle.life.Look().aborting()) calls::ThrowGone();
   if (handle.communicator == nullptr) return std::nullopt;
   // Destroy destroys all the same, so it does not wait.
   auto disagreement = handle.communicator->LastAudit(call == kFinalize);
@@ -39,11 +39,11 @@ std::optional<Error> Finalise(tuttiComm* comm, std::string_view call) {
 
 // Likewise, in the background of a non-blocking communicator, behind everything queued there.
 tuttiResult_t FinaliseInBackground(const std::shared_ptr<tuttiComm>& handle) {
-  const launch::Asking asking(handle.get());
+  const calls::Asking asking(handle.get());
   handle->life.Finalise();
   handle->finalizing.store(true, std::memory_order_relaxed);
   handle->background->Enqueue([handle] {
-    const auto result = launch::Guard(handle.get(), [&] {
+    const auto result = calls::Guard(handle.get(), [&] {
       if (const auto disagreement = Finalise(handle.get(), kFinalize)) throw *disagreement;
     });
     {
@@ -72,29 +72,29 @@ using namespace tutti;       // NOLINT: this file is the C boundary of these nam
 using namespace tutti::api;  // NOLINT
 
 tuttiResult_t tuttiGetVersion(int* version) {
-  return launch::Guard(nullptr, [&] {
-    launch::CheckOutput("version", version);
+  return calls::Guard(nullptr, [&] {
+    calls::CheckOutput("version", version);
     *version = TUTTI_VERSION_CODE;
   });
 }
 
 const char* tuttiGetErrorString(tuttiResult_t result) { return ResultPhrase(result); }
 
-const char* tuttiGetLastError(tuttiComm_t comm) { return launch::LastError(comm); }
+const char* tuttiGetLastError(tuttiComm_t comm) { return calls::LastError(comm); }
 
 tuttiResult_t tuttiCommRevoke(tuttiComm_t comm, int revokeFlags) {
-  return launch::Guard(comm, [&] {
-    const launch::Operating operating(comm);
+  return calls::Guard(comm, [&] {
+    const calls::Operating operating(comm);
     if (revokeFlags != TUTTI_REVOKE_DEFAULT) {
       Throw(tuttiInvalidArgument, "revokeFlags is {:#x}; only TUTTI_REVOKE_DEFAULT exists", revokeFlags);
     }
-    launch::Made(operating.handle()).Revoke();
+    calls::Made(operating.handle()).Revoke();
   });
 }
 
 tuttiResult_t tuttiCommFinalize(tuttiComm_t comm) {
-  return launch::GuardResult(comm, [&] {
-    auto& handle = launch::Checked(comm);
+  return calls::GuardResult(comm, [&] {
+    auto& handle = calls::Checked(comm);
     if (!handle.blocking) return FinaliseInBackground(handle.shared_from_this());
     if (const auto disagreement = Finalise(comm, kFinalize)) throw *disagreement;
     return tuttiSuccess;
@@ -102,23 +102,23 @@ tuttiResult_t tuttiCommFinalize(tuttiComm_t comm) {
 }
 
 tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
-  return launch::Guard(comm, [&] {
-    const auto handle = launch::Checked(comm).shared_from_this();  // keeps the handle, whichever call frees it
+  return calls::Guard(comm, [&] {
+    const auto handle = calls::Checked(comm).shared_from_this();  // keeps the handle, whichever call frees it
     const auto disagreement = Finalise(comm, kDestroy);
-    if (!handle->life.Claim(false)) launch::ThrowGone();
-    launch::Free(*handle);
+    if (!handle->life.Claim(false)) calls::ThrowGone();
+    calls::Free(*handle);
     if (disagreement) throw *disagreement;
   });
 }
 
 tuttiResult_t tuttiCommAbort(tuttiComm_t comm) {
-  return launch::Guard(comm, [&] {
-    const auto handle = launch::Checked(comm).shared_from_this();
+  return calls::Guard(comm, [&] {
+    const auto handle = calls::Checked(comm).shared_from_this();
     handle->cancel.store(true, std::memory_order_relaxed);
     const bool mine = handle->life.Claim(true);
     Stop(*handle);
     if (mine) {
-      launch::Free(*handle);
+      calls::Free(*handle);
       return;
     }
     // Another call frees the communicator; nothing it still waits for can block forever.
@@ -128,10 +128,10 @@ tuttiResult_t tuttiCommAbort(tuttiComm_t comm) {
 }
 
 tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError) {
-  return launch::Guard(comm, [&] {
-    const launch::Asking asking(comm);
+  return calls::Guard(comm, [&] {
+    const calls::Asking asking(comm);
     auto& handle = asking.handle();
-    launch::CheckOutput("asyncError", asyncError);
+    calls::CheckOutput("asyncError", asyncError);
     const auto state = handle.life.Look();
     const bool there = state.joined() && handle.communicator != nullptr;
     if (there) handle.communicator->AwaitDeviceFault();
@@ -152,28 +152,28 @@ tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError
 }
 
 tuttiResult_t tuttiCommCount(const tuttiComm_t comm, int* count) {
-  return launch::Guard(comm, [&] {
-    const launch::Asking asking(comm);
-    launch::CheckOutput("count", count);
+  return calls::Guard(comm, [&] {
+    const calls::Asking asking(comm);
+    calls::CheckOutput("count", count);
     const int nranks = asking.handle().nranks.load(std::memory_order_relaxed);
-    *count = nranks > 0 ? nranks : launch::Made(asking.handle()).size();
+    *count = nranks > 0 ? nranks : calls::Made(asking.handle()).size();
   });
 }
 
 tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int* rank) {
-  return launch::Guard(comm, [&] {
-    const launch::Asking asking(comm);
-    launch::CheckOutput("rank", rank);
+  return calls::Guard(comm, [&] {
+    const calls::Asking asking(comm);
+    calls::CheckOutput("rank", rank);
     const int known = asking.handle().rank.load(std::memory_order_relaxed);
-    *rank = known >= 0 ? known : launch::Made(asking.handle()).rank();
+    *rank = known >= 0 ? known : calls::Made(asking.handle()).rank();
   });
 }
 
 tuttiResult_t tuttiCommHosts(const tuttiComm_t comm, int* hosts) {
-  return launch::Guard(comm, [&] {
-    const launch::Asking asking(comm);
-    launch::CheckOutput("hosts", hosts);
-    const auto& host_of = launch::Made(asking.handle()).host().hosts().host_of;
+  return calls::Guard(comm, [&] {
+    const calls::Asking asking(comm);
+    calls::CheckOutput("hosts", hosts);
+    const auto& host_of = calls::Made(asking.handle()).host().hosts().host_of;
     std::vector<int> first_seen;  // the library's numbers, in the order of ranks
     for (std::size_t r = 0; r < host_of.size(); ++r) {
       const auto found = std::ranges::find(first_seen, host_of[r]);
@@ -184,19 +184,19 @@ tuttiResult_t tuttiCommHosts(const tuttiComm_t comm, int* hosts) {
 }
 
 tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int* device) {
-  return launch::Guard(comm, [&] {
-    const launch::Asking asking(comm);
-    launch::CheckOutput("device", device);
-    const auto* const side = launch::Made(asking.handle()).device();
+  return calls::Guard(comm, [&] {
+    const calls::Asking asking(comm);
+    calls::CheckOutput("device", device);
+    const auto* const side = calls::Made(asking.handle()).device();
     *device = side == nullptr ? TUTTI_DEVICE_NONE : side->device().ordinal();
   });
 }
 
 tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters) {
-  return launch::Guard(comm, [&] {
-    const launch::Asking asking(comm);
-    auto& communicator = launch::Made(asking.handle());
-    launch::CheckOutput("counters", counters);
+  return calls::Guard(comm, [&] {
+    const calls::Asking asking(comm);
+    auto& communicator = calls::Made(asking.handle());
+    calls::CheckOutput("counters", counters);
     if (counters->size < sizeof(size_t)) {
       Throw(tuttiInvalidArgument, "counters->size is {}; set it to sizeof(tuttiCounters_t)", counters->size);
     }
@@ -206,19 +206,19 @@ tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters) 
 }
 
 tuttiResult_t tuttiCommOnWait(tuttiComm_t comm, void (*waiting)(void* context), void* context) {
-  return launch::Guard(comm, [&] {
-    const launch::Asking asking(comm);
-    auto& communicator = launch::Made(asking.handle());
+  return calls::Guard(comm, [&] {
+    const calls::Asking asking(comm);
+    auto& communicator = calls::Made(asking.handle());
     const std::lock_guard lock(communicator);
     communicator.host().Meanwhile({waiting, context});
   });
 }
 
 tuttiResult_t tuttiCommDescribeLastOperation(tuttiComm_t comm, char* text, size_t size) {
-  return launch::Guard(comm, [&] {
-    const launch::Asking asking(comm);
-    auto& communicator = launch::Made(asking.handle());
-    launch::CheckOutput("text", text);
+  return calls::Guard(comm, [&] {
+    const calls::Asking asking(comm);
+    auto& communicator = calls::Made(asking.handle());
+    calls::CheckOutput("text", text);
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
     const auto description = [&] {
       const std::lock_guard lock(communicator);
@@ -231,10 +231,10 @@ tuttiResult_t tuttiCommDescribeLastOperation(tuttiComm_t comm, char* text, size_
 }
 
 tuttiResult_t tuttiCommDump(tuttiComm_t comm, const char* path) {
-  return launch::Guard(comm, [&] {
-    const launch::Asking asking(comm);
-    const auto& communicator = launch::Made(asking.handle());
-    launch::CheckOutput("path", path);
+  return calls::Guard(comm, [&] {
+    const calls::Asking asking(comm);
+    const auto& communicator = calls::Made(asking.handle());
+    calls::CheckOutput("path", path);
     communicator.WriteDump(path);
   });
 }
@@ -242,9 +242,9 @@ tuttiResult_t tuttiCommDump(tuttiComm_t comm, const char* path) {
 const char* tuttiAlgorithmName(tuttiAlgorithm_t algorithm) { return builders::NameOf(algorithm).data(); }
 
 tuttiResult_t tuttiCommGetLastAlgorithm(tuttiComm_t comm, tuttiAlgorithm_t* algorithm) {
-  return launch::Guard(comm, [&] {
-    const launch::Asking asking(comm);
-    launch::CheckOutput("algorithm", algorithm);
-    *algorithm = launch::Made(asking.handle()).last_algorithm();
+  return calls::Guard(comm, [&] {
+    const calls::Asking asking(comm);
+    calls::CheckOutput("algorithm", algorithm);
+    *algorithm = calls::Made(asking.handle()).last_algorithm();
   });
 }

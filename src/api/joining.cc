@@ -1,5 +1,5 @@
 // The C boundary of the calls that make communicators.
-#include "src/launch/joining.h"
+#include "src/calls/joining.h"
 
 #include <algorithm>
 #include <optional>
@@ -23,7 +23,7 @@ std::uint64_t IdOf(const bootstrap::JoinTicket& ticket) {
 tuttiResult_t JoinWith(tuttiComm_t* comm, const bootstrap::JoinTicket& ticket, int nranks, int rank,
                        comm::Options options) {
   options.id = IdOf(ticket);
-  return launch::JoinInto(comm, rank, nranks, options, nullptr, [=](tuttiComm& handle) {
+  return calls::JoinInto(comm, rank, nranks, options, nullptr, [=](tuttiComm& handle) {
     const Cancellation cancel(handle.cancel);
     return std::make_unique<comm::Communicator>(comm::Communicator::At(ticket, nranks, rank, cancel), options, cancel);
   });
@@ -31,7 +31,7 @@ tuttiResult_t JoinWith(tuttiComm_t* comm, const bootstrap::JoinTicket& ticket, i
 
 tuttiResult_t JoinAs(tuttiComm_t* comm, const bootstrap::JoinTicket& ticket, int nranks, int rank,
                      const tuttiConfig_t* config) {
-  launch::CheckOutput("comm", comm);
+  calls::CheckOutput("comm", comm);
   if (nranks < 1) Throw(tuttiInvalidArgument, "nranks is {}; it must be at least 1", nranks);
   if (rank < 0 || rank >= nranks)
     Throw(tuttiInvalidArgument, "rank is {}; with {} ranks it must be 0 to {}", rank, nranks, nranks - 1);
@@ -67,8 +67,8 @@ using namespace tutti;       // NOLINT: this file is the C boundary of these nam
 using namespace tutti::api;  // NOLINT
 
 tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id) {
-  return launch::Guard(nullptr, [&] {
-    launch::CheckOutput("uniqueId", id);
+  return calls::Guard(nullptr, [&] {
+    calls::CheckOutput("uniqueId", id);
     CheckExtension();
     const auto& settings = GlobalSettings();
     *id = bootstrap::EncodeUniqueId(settings.comm_id.empty()
@@ -83,19 +83,19 @@ tuttiResult_t tuttiCommInitRank(tuttiComm_t* comm, int nranks, tuttiUniqueId id,
 
 tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int nranks, tuttiUniqueId id, int rank,
                                       tuttiConfig_t* config) {
-  return launch::GuardCall(nullptr, [&] { return JoinAs(comm, bootstrap::DecodeUniqueId(id), nranks, rank, config); });
+  return calls::GuardCall(nullptr, [&] { return JoinAs(comm, bootstrap::DecodeUniqueId(id), nranks, rank, config); });
 }
 
 tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm, tuttiConfig_t* config) {
-  return launch::GuardCall(nullptr, [&] {
+  return calls::GuardCall(nullptr, [&] {
     const auto where = bootstrap::TicketFromEnvironment(GlobalSettings(), bootstrap::ProcessEnvironment());
     return JoinAs(comm, where.ticket, where.nranks, where.rank, config);
   });
 }
 
 tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ndev, const int* devlist) {
-  return launch::GuardCall(nullptr, [&] {
-    launch::CheckOutput("comms", comms);
+  return calls::GuardCall(nullptr, [&] {
+    calls::CheckOutput("comms", comms);
     if (ndev < 1) Throw(tuttiInvalidArgument, "ndev is {}; it must be at least 1", ndev);
     const int devices = GlobalSettings().gpu ? memory::CudaDevicesInUse() : 0;
     // Check everything before the group begins: an error must not leave the group open.
@@ -106,48 +106,48 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ndev, const int* devlist)
       options.push_back(OptionsOf(&config));
     }
     const auto ticket = bootstrap::OpenRendezvous(GlobalSettings());
-    const auto mark = launch::MarkGroup();
-    launch::StartGroup();
+    const auto mark = calls::MarkGroup();
+    calls::StartGroup();
     try {
       for (int rank = 0; rank < ndev; ++rank) {
         JoinWith(&comms[rank], ticket, ndev, rank, options[static_cast<std::size_t>(rank)]);
       }
     } catch (...) {
-      launch::AbandonGroup(mark);
+      calls::AbandonGroup(mark);
       throw;
     }
-    return launch::EndGroup();
+    return calls::EndGroup();
   });
 }
 
 tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t* newcomm, tuttiConfig_t* config) {
-  return launch::GuardCall(comm, [&] {
-    const launch::Operating operating(comm);
+  return calls::GuardCall(comm, [&] {
+    const calls::Operating operating(comm);
     auto& handle = operating.handle();
-    launch::CheckOutput("newcomm", newcomm);
+    calls::CheckOutput("newcomm", newcomm);
     if (color < 0 && color != TUTTI_SPLIT_NOCOLOR) {
       Throw(tuttiInvalidArgument, "color is {}; it must be at least 0, or TUTTI_SPLIT_NOCOLOR", color);
     }
-    const auto options = OptionsOf(launch::Usable(handle), config);
+    const auto options = OptionsOf(calls::Usable(handle), config);
     const auto parent = handle.shared_from_this();
     const auto split = [=](const std::atomic<bool>& cancel) {
-      return launch::Alive(*parent).Split(color, key, options, cancel);
+      return calls::Alive(*parent).Split(color, key, options, cancel);
     };
     if (color >= 0) {
-      return launch::JoinInto(newcomm, -1, 0, options, comm, [=](tuttiComm& child) { return split(child.cancel); });
+      return calls::JoinInto(newcomm, -1, 0, options, comm, [=](tuttiComm& child) { return split(child.cancel); });
     }
-    launch::Show(newcomm, nullptr);
-    return launch::TakePart(parent, [=] { split(parent->cancel); });
+    calls::Show(newcomm, nullptr);
+    return calls::TakePart(parent, [=] { split(parent->cancel); });
   });
 }
 
 tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excludeRanks, int excludeCount, tuttiComm_t* newcomm,
                               tuttiConfig_t* config, int shrinkFlags) {
-  return launch::GuardCall(comm, [&] {
-    const launch::Operating operating(comm);
+  return calls::GuardCall(comm, [&] {
+    const calls::Operating operating(comm);
     auto& handle = operating.handle();
-    auto& made = launch::Made(handle);
-    launch::CheckOutput("newcomm", newcomm);
+    auto& made = calls::Made(handle);
+    calls::CheckOutput("newcomm", newcomm);
     const int flags = shrinkFlags & ~TUTTI_SHRINK_EXACT;
     const bool exact = flags != shrinkFlags;
     if (flags != TUTTI_SHRINK_DEFAULT && flags != TUTTI_SHRINK_ABORT) {
@@ -157,7 +157,7 @@ tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excludeRanks, int exc
     const auto excluded = ExcludedRanks(made, excludeRanks, excludeCount);
     if (flags == TUTTI_SHRINK_ABORT) made.Revoke();
     const auto parent = handle.shared_from_this();
-    return launch::JoinInto(newcomm, -1, 0, options, comm, [=](tuttiComm& child) {
+    return calls::JoinInto(newcomm, -1, 0, options, comm, [=](tuttiComm& child) {
       return parent->communicator->Shrink(excluded, exact, options, child.cancel);
     });
   });
@@ -165,24 +165,24 @@ tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excludeRanks, int exc
 
 tuttiResult_t tuttiCommGrow(tuttiComm_t comm, int nranks, const tuttiUniqueId* id, int rank, tuttiComm_t* newcomm,
                             tuttiConfig_t* config) {
-  return launch::GuardCall(comm, [&] {
-    launch::CheckOutput("newcomm", newcomm);
+  return calls::GuardCall(comm, [&] {
+    calls::CheckOutput("newcomm", newcomm);
     if (comm == nullptr) {
       if (id == nullptr)
         Throw(tuttiInvalidArgument, "id is NULL; a new rank must pass the unique id that comm's ranks pass");
       return JoinAs(newcomm, bootstrap::DecodeUniqueId(*id), nranks, rank, config);
     }
-    const launch::Operating operating(comm);
+    const calls::Operating operating(comm);
     auto& handle = operating.handle();
-    auto& usable = launch::Usable(handle);
+    auto& usable = calls::Usable(handle);
     if (nranks <= usable.size()) {
       Throw(tuttiInvalidArgument, "nranks is {}; it must be more than the {} ranks of comm", nranks, usable.size());
     }
     const auto given = id == nullptr ? std::nullopt : std::optional(*id);
     const auto options = OptionsOf(usable, config);
     const auto parent = handle.shared_from_this();
-    return launch::JoinInto(newcomm, -1, 0, options, comm, [=](tuttiComm& child) {
-      return launch::Alive(*parent).Grow(nranks, given, options, child.cancel);
+    return calls::JoinInto(newcomm, -1, 0, options, comm, [=](tuttiComm& child) {
+      return calls::Alive(*parent).Grow(nranks, given, options, child.cancel);
     });
   });
 }

@@ -1,29 +1,29 @@
 // The C boundary of memory, windows and streams.
 #include "src/memory/memory.h"
 
-#include "src/launch/control_use.h"
-#include "src/launch/group.h"
+#include "src/calls/control_use.h"
+#include "src/calls/group.h"
 
 using namespace tutti;  // NOLINT: this file is the C boundary of that namespace
 
 tuttiResult_t tuttiMemAlloc(void** ptr, size_t size) {
-  return launch::Guard(nullptr, [&] {
-    launch::CheckOutput("ptr", ptr);
+  return calls::Guard(nullptr, [&] {
+    calls::CheckOutput("ptr", ptr);
     *ptr = memory::AllocateShared(size);
   });
 }
 
 tuttiResult_t tuttiMemFree(void* ptr) {
-  return launch::Guard(nullptr, [&] { memory::FreeShared(ptr); });
+  return calls::Guard(nullptr, [&] { memory::FreeShared(ptr); });
 }
 
 tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size, void** handle) {
-  return launch::Guard(comm, [&] {
-    const launch::Operating operating(comm);
-    launch::CheckOutput("buff", buff);
-    launch::CheckOutput("handle", handle);
+  return calls::Guard(comm, [&] {
+    const calls::Operating operating(comm);
+    calls::CheckOutput("buff", buff);
+    calls::CheckOutput("handle", handle);
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
-    auto& communicator = launch::Usable(operating.handle());
+    auto& communicator = calls::Usable(operating.handle());
     const std::lock_guard lock(communicator);
     communicator.RegisterBuffer(static_cast<std::byte*>(buff), size);
     *handle = buff;
@@ -31,9 +31,9 @@ tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size,
 }
 
 tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle) {
-  return launch::Guard(comm, [&] {
-    const launch::Asking asking(comm);
-    auto& communicator = launch::Made(asking.handle());
+  return calls::Guard(comm, [&] {
+    const calls::Asking asking(comm);
+    auto& communicator = calls::Made(asking.handle());
     if (handle == nullptr) return;  // as in NCCL, and as with free()
     const std::lock_guard lock(communicator);
     communicator.DeregisterBuffer(static_cast<std::byte*>(handle));
@@ -41,23 +41,23 @@ tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle) {
 }
 
 tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size, tuttiWindow_t* win, int winFlags) {
-  return launch::Guard(comm, [&] {
-    const launch::Operating operating(comm);
-    launch::Usable(operating.handle());
-    launch::CheckOutput("buff", buff);
-    launch::CheckOutput("win", win);
+  return calls::Guard(comm, [&] {
+    const calls::Operating operating(comm);
+    calls::Usable(operating.handle());
+    calls::CheckOutput("buff", buff);
+    calls::CheckOutput("win", win);
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
     if (winFlags != TUTTI_WIN_DEFAULT)
       Throw(tuttiInvalidArgument, "winFlags is {}; only TUTTI_WIN_DEFAULT exists", winFlags);
-    const launch::ControlUse use(operating.handle());
-    *win = launch::Usable(operating.handle()).RegisterWindow(buff, size);
+    const calls::ControlUse use(operating.handle());
+    *win = calls::Usable(operating.handle()).RegisterWindow(buff, size);
   });
 }
 
 tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_t win) {
-  return launch::Guard(comm, [&] {
-    const launch::Asking asking(comm);
-    auto& communicator = launch::Made(asking.handle());
+  return calls::Guard(comm, [&] {
+    const calls::Asking asking(comm);
+    auto& communicator = calls::Made(asking.handle());
     if (win == nullptr) return;
     const std::lock_guard lock(communicator);
     communicator.DeregisterWindow(win);
@@ -65,10 +65,10 @@ tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_t win) {
 }
 
 tuttiResult_t tuttiCommWindowPointer(tuttiComm_t comm, tuttiWindow_t win, int peer, size_t offset, void** ptr) {
-  return launch::Guard(comm, [&] {
-    const launch::Asking asking(comm);
-    launch::CheckOutput("ptr", ptr);
-    auto& communicator = launch::Made(asking.handle());
+  return calls::Guard(comm, [&] {
+    const calls::Asking asking(comm);
+    calls::CheckOutput("ptr", ptr);
+    auto& communicator = calls::Made(asking.handle());
     if (peer < 0 || peer >= communicator.size()) {
       Throw(tuttiInvalidArgument, "peer is {}; comm has ranks 0 to {}", peer, communicator.size() - 1);
     }
@@ -86,47 +86,47 @@ tuttiResult_t tuttiCommWindowPointer(tuttiComm_t comm, tuttiWindow_t win, int pe
 }
 
 tuttiResult_t tuttiCommSuspend(tuttiComm_t comm, int flags) {
-  return launch::Guard(comm, [&] {
-    const launch::Operating operating(comm);
-    launch::Alive(operating.handle());
+  return calls::Guard(comm, [&] {
+    const calls::Operating operating(comm);
+    calls::Alive(operating.handle());
     if (flags != TUTTI_SUSPEND_MEM) Throw(tuttiInvalidArgument, "flags is {:#x}; it must be TUTTI_SUSPEND_MEM", flags);
-    const launch::ControlUse use(operating.handle());
-    launch::Alive(operating.handle()).Suspend();
+    const calls::ControlUse use(operating.handle());
+    calls::Alive(operating.handle()).Suspend();
   });
 }
 
 tuttiResult_t tuttiCommResume(tuttiComm_t comm) {
-  return launch::Guard(comm, [&] {
-    const launch::Operating operating(comm);
-    launch::Alive(operating.handle());
-    const launch::ControlUse use(operating.handle());
-    launch::Alive(operating.handle()).Resume();
+  return calls::Guard(comm, [&] {
+    const calls::Operating operating(comm);
+    calls::Alive(operating.handle());
+    const calls::ControlUse use(operating.handle());
+    calls::Alive(operating.handle()).Resume();
   });
 }
 
 tuttiResult_t tuttiCommMemStats(tuttiComm_t comm, tuttiCommMemStat_t stat, uint64_t* value) {
-  return launch::Guard(comm, [&] {
-    const launch::Asking asking(comm);
-    launch::CheckOutput("value", value);
-    *value = launch::Made(asking.handle()).MemoryStat(stat);
+  return calls::Guard(comm, [&] {
+    const calls::Asking asking(comm);
+    calls::CheckOutput("value", value);
+    *value = calls::Made(asking.handle()).MemoryStat(stat);
   });
 }
 
 tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream) {
-  return launch::Guard(nullptr, [&] {
-    launch::CheckOutput("stream", stream);
-    *stream = launch::NewStream();
+  return calls::Guard(nullptr, [&] {
+    calls::CheckOutput("stream", stream);
+    *stream = calls::NewStream();
   });
 }
 
 tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream) {
-  return launch::Guard(nullptr, [&] { launch::DestroyStream(stream); });
+  return calls::Guard(nullptr, [&] { calls::DestroyStream(stream); });
 }
 
 tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream) {
-  return launch::GuardResult(nullptr, [&] { return launch::CheckedStream(stream)->Synchronize(); });
+  return calls::GuardResult(nullptr, [&] { return calls::CheckedStream(stream)->Synchronize(); });
 }
 
 tuttiResult_t tuttiStreamQuery(tuttiStream_t stream) {
-  return launch::GuardResult(nullptr, [&] { return launch::CheckedStream(stream)->Query(); });
+  return calls::GuardResult(nullptr, [&] { return calls::CheckedStream(stream)->Query(); });
 }

@@ -1,7 +1,7 @@
 // The C boundary of one-sided calls.
 #include "base/numbers/datatype.h"
 #include "src/api/argument_checks.h"
-#include "src/launch/group.h"
+#include "src/calls/group.h"
 
 namespace tutti::api {
 namespace {
@@ -44,7 +44,7 @@ plan::Operation Signalling(schedule::Collective kind, const comm::Communicator& 
 // The `bytes` at `offset` of peer's part of the window.
 std::byte* CheckedPlace(const comm::Communicator& communicator, const tuttiWindow* window, int peer, std::size_t offset,
                         std::size_t bytes) {
-  launch::CheckOutput("peerWin", window);
+  calls::CheckOutput("peerWin", window);
   const auto part = communicator.PartOf(window, peer);
   if (offset > part.size() || bytes > part.size() - offset) {
     Throw(tuttiInvalidArgument, "{} bytes at peerWinOffset {} do not fit rank {}'s part of the window, which has {}",
@@ -66,9 +66,9 @@ using namespace tutti::api;  // NOLINT
 tuttiResult_t tuttiPutSignal(const void* localbuff, size_t count, tuttiDataType_t datatype, int peer,
                              tuttiWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags,
                              tuttiComm_t comm, tuttiStream_t stream) {
-  return launch::GuardCall(comm, [&] {
-    const launch::Operating operating(comm);
-    const auto& communicator = launch::Usable(*comm);
+  return calls::GuardCall(comm, [&] {
+    const calls::Operating operating(comm);
+    const auto& communicator = calls::Usable(*comm);
     CheckType(datatype);
     CheckFlags(flags);
     const std::size_t bytes = CheckedBytes("count", count, 1, datatype);
@@ -78,25 +78,25 @@ tuttiResult_t tuttiPutSignal(const void* localbuff, size_t count, tuttiDataType_
     operation.output = CheckedPlace(communicator, peerWin, peer, peerWinOffset, bytes);
     operation.count = count;
     operation.type = datatype;
-    return launch::Submit(*comm, operation, stream);
+    return calls::Submit(*comm, operation, stream);
   });
 }
 
 tuttiResult_t tuttiSignal(int peer, int sigIdx, int ctx, unsigned int flags, tuttiComm_t comm, tuttiStream_t stream) {
-  return launch::GuardCall(comm, [&] {
-    const launch::Operating operating(comm);
+  return calls::GuardCall(comm, [&] {
+    const calls::Operating operating(comm);
     CheckFlags(flags);
-    const auto operation = Signalling(schedule::Collective::signal, launch::Usable(*comm), peer, sigIdx, ctx);
-    return launch::Submit(*comm, operation, stream);
+    const auto operation = Signalling(schedule::Collective::signal, calls::Usable(*comm), peer, sigIdx, ctx);
+    return calls::Submit(*comm, operation, stream);
   });
 }
 
 tuttiResult_t tuttiWaitSignal(int nDesc, tuttiWaitSignalDesc_t* signalDescs, tuttiComm_t comm, tuttiStream_t stream) {
-  return launch::GuardCall(comm, [&] {
-    const launch::Operating operating(comm);
-    const auto& communicator = launch::Usable(*comm);
+  return calls::GuardCall(comm, [&] {
+    const calls::Operating operating(comm);
+    const auto& communicator = calls::Usable(*comm);
     if (nDesc < 1) Throw(tuttiInvalidArgument, "nDesc is {}; a wait needs at least one description", nDesc);
-    launch::CheckOutput("signalDescs", signalDescs);
+    calls::CheckOutput("signalDescs", signalDescs);
     std::vector<plan::Operation> waits;
     for (const auto& asked : std::span(signalDescs, static_cast<std::size_t>(nDesc))) {
       if (asked.opCnt < 1) Throw(tuttiInvalidArgument, "opCnt is {}; a wait is for at least one signal", asked.opCnt);
@@ -104,6 +104,6 @@ tuttiResult_t tuttiWaitSignal(int nDesc, tuttiWaitSignalDesc_t* signalDescs, tut
       operation.count = static_cast<std::size_t>(asked.opCnt);
       waits.push_back(operation);
     }
-    return launch::SubmitTogether(*comm, waits, stream);
+    return calls::SubmitTogether(*comm, waits, stream);
   });
 }

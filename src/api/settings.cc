@@ -7,7 +7,7 @@
 
 #include "base/extension.h"
 #include "base/threads/made_once.h"
-#include "src/launch/handle.h"
+#include "src/calls/handle.h"
 
 using namespace tutti;  // NOLINT: this file is the C boundary of that namespace
 
@@ -31,14 +31,14 @@ const std::vector<Told>& AllTold() {
 }  // namespace
 
 tuttiResult_t tuttiExtend(const tuttiExtension_t* extension) {
-  return launch::Guard(nullptr, [&] {
-    launch::CheckOutput("extension", extension);
+  return calls::Guard(nullptr, [&] {
+    calls::CheckOutput("extension", extension);
     RegisterExtension(*extension);
   });
 }
 
 tuttiResult_t tuttiGetSetting(int index, const char** name, const char** value) {
-  return launch::Guard(nullptr, [&] {
+  return calls::Guard(nullptr, [&] {
     if (name == nullptr || value == nullptr) Throw(tuttiInvalidArgument, "name or value is NULL");
     const auto& all = AllTold();
     const auto place = static_cast<std::size_t>(index);  // a negative index becomes too large

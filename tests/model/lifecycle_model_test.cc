@@ -1,8 +1,8 @@
-// The protocol of a communicator's handle, in src/launch/lifecycle.h itself. Exactly one thread frees, once, and never
+// The protocol of a communicator's handle, in src/calls/lifecycle.h itself. Exactly one thread frees, once, and never
 // what another thread still uses. An abort still reaches operations that the freeing thread waits for.
 #include <gtest/gtest.h>
 
-#include "src/launch/lifecycle.h"
+#include "src/calls/lifecycle.h"
 #include "tests/model/checker.h"
 
 namespace tutti::model {
@@ -10,7 +10,7 @@ namespace {
 
 // A handle, and a communicator modeled as one word of memory, so that the checker sees every use, also after free.
 struct Handle {
-  launch::Lifecycle<> life;
+  calls::Lifecycle<> life;
   std::atomic<int> stop{0};  // set by an abort; a stuck operation polls it
   int* communicator = nullptr;
   int freed = 0;

@@ -18,7 +18,7 @@
 #include "bench/report/statistics.h"
 #include "bench/worker/pin.h"
 #include "src/bootstrap/rendezvous.h"
-#include "src/launch/launcher.h"
+#include "src/calls/launcher.h"
 #include "src/plan/planning.h"
 #include "topology/detect/host.h"
 #include "transports/ring/layout.h"
@@ -152,7 +152,7 @@ class Rank {
   }
 
   void Call(const plan::Operation& operation) {
-    if (const auto error = launch::RunOne(*communicator_, operation, host::WhoWaits::caller)) throw *error;
+    if (const auto error = calls::RunOne(*communicator_, operation, host::WhoWaits::caller)) throw *error;
   }
 
   int rank_;
