@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Runs tests of several programs; fails if one is skipped, or if a filter matches none. For the guest of
+# run-in-guest.sh, which takes longer to start than the tests to run.
+#   tests_in_guest.sh PROGRAM FILTER [PROGRAM FILTER]...
+set -euo pipefail
+while [ $# -gt 0 ]; do
+  output=$("$1" --gtest_filter="$2" 2>&1) || { echo "$output" && exit 1; }
+  echo "$output"
+  ! grep -qE "SKIPPED|Running 0 tests" <<<"$output"
+  shift 2
+done
