@@ -19,8 +19,15 @@ string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 
 # Precompiles external headers that most of a target's sources include, because parsing them takes much of the build
 # time. Builds with CMAKE_DISABLE_PRECOMPILE_HEADERS, such as the sanitizer builds, check that sources compile without
-# them.
+# them. A target whose sources are compiled together as one file has no use for it.
 function(tutti_precompile target)
+  set(in_one_file 8)  # CMake's batch
+  get_target_property(sources ${target} SOURCES)
+  list(LENGTH sources count)
+  get_target_property(together ${target} UNITY_BUILD)
+  if(together AND count LESS_EQUAL in_one_file)
+    return()
+  endif()
   set(headers <algorithm> <array> <atomic> <chrono> <functional> <map> <memory> <mutex> <optional> <span> <string> <thread>
               <unordered_map> <variant> <vector> <fmt/format.h> ${ARGN})
   target_precompile_headers(${target} PRIVATE ${headers})

@@ -34,33 +34,49 @@ set_property(GLOBAL APPEND PROPERTY JOB_POOLS ptxas=${most_ptxas})
 set(kernel_folder ${PROJECT_BINARY_DIR}/kernels)
 file(MAKE_DIRECTORY ${kernel_folder})
 
-# tutti_kernel_image(OUT SOURCE NAME): compiles SOURCE for all architectures and packs it; OUT is the image's path.
+# tutti_kernel_image(OUT SOURCE NAME): compiles SOURCE for all architectures and packs it; OUT is the image's path. The
+# newest architecture's machine code comes from the PTX that is packed beside it.
 function(tutti_kernel_image out source name)
+  set(compile ${TUTTI_NVCC_LAUNCHER} ${TUTTI_NVCC} ${nvcc_flags})
+  list(GET TUTTI_CUDA_ARCHITECTURES -1 newest)
+  set(ptx ${kernel_folder}/${name}_compute_${newest}.ptx)
+  add_custom_command(
+    OUTPUT ${ptx}
+    COMMAND ${compile} -arch=compute_${newest} -ptx -o ${ptx} ${source} -MD -MT ${ptx} -MF ${ptx}.d
+    DEPENDS ${source}
+    DEPFILE ${ptx}.d
+    COMMENT "Compiling ${name} to PTX for compute_${newest}"
+    VERBATIM)
+  set(image ${kernel_folder}/${name}.fatbin)
   set(images)
   set(image_arguments)
   foreach(architecture ${TUTTI_CUDA_ARCHITECTURES})
     set(cubin ${kernel_folder}/${name}_sm_${architecture}.cubin)
+    set(from ${source})
+    set(dependencies DEPFILE ${cubin}.d)
+    set(write_dependencies -MD -MT ${cubin} -MF ${cubin}.d)
+    if(architecture STREQUAL newest)
+      set(from ${ptx})
+      set(dependencies)
+      set(write_dependencies)
+    endif()
     add_custom_command(
       OUTPUT ${cubin}
-      COMMAND ${TUTTI_NVCC_LAUNCHER} ${TUTTI_NVCC} ${nvcc_flags} -arch=sm_${architecture} -cubin -o ${cubin} ${source}
-              -MD -MT ${cubin} -MF ${cubin}.d
-      DEPENDS ${source}
-      DEPFILE ${cubin}.d
+      COMMAND ${compile} -arch=sm_${architecture} -cubin -o ${cubin} ${from} ${write_dependencies}
+      DEPENDS ${from}
+      ${dependencies}
       JOB_POOL ptxas
       COMMENT "Compiling ${name} for sm_${architecture}"
       VERBATIM)
     list(APPEND images ${cubin})
     list(APPEND image_arguments --image3=kind=elf,sm=${architecture},file=${cubin})
-    set(newest ${architecture})
   endforeach()
-  set(ptx ${kernel_folder}/${name}_compute_${newest}.ptx)
-  set(image ${kernel_folder}/${name}.fatbin)
   add_custom_command(
     OUTPUT ${image}
-    COMMAND ${TUTTI_NVCC_LAUNCHER} ${TUTTI_NVCC} ${nvcc_flags} -arch=compute_${newest} -ptx -o ${ptx} ${source}
-    COMMAND ${TUTTI_FATBINARY} --create=${image} -64 --compress=true ${image_arguments} --image3=kind=ptx,sm=${newest},file=${ptx}
-    DEPENDS ${images} ${source}
-    COMMENT "Compiling ${name} to PTX for compute_${newest}, and packing it"
+    COMMAND ${TUTTI_FATBINARY} --create=${image} -64 --compress=true ${image_arguments}
+            --image3=kind=ptx,sm=${newest},file=${ptx}
+    DEPENDS ${images} ${ptx}
+    COMMENT "Packing ${name}"
     VERBATIM)
   set(${out} ${image} PARENT_SCOPE)
 endfunction()
