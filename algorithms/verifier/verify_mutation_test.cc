@@ -13,6 +13,7 @@
 #include "algorithms/builders/steps.h"
 #include "algorithms/verifier/verify.h"
 #include "algorithms/verifier/verify_testing.h"
+#include "testing/surroundings.h"
 
 namespace tutti::verifier {
 namespace {
@@ -364,6 +365,9 @@ int DamageEverything(const Ranks& ranks) {
 }
 
 TEST(Mutation, EveryDamageToEveryStepIsFound) {
+  if (const auto why = testing::WhyEmulated("takes long, and is alike on all processors"); !why.empty()) {
+    GTEST_SKIP() << why;
+  }
   constexpr int kRanks = 5;
   int damaged = 0;
   for (int a = 0; a < tuttiNumAlgorithms; ++a) {

@@ -146,11 +146,13 @@ TEST(Description, ForcedAlgorithmsRunWhereTheyHaveAForm) {
       {tuttiAlgorithmProgram, {}},
       {tuttiAlgorithmRecursiveDoubling, {"all_reduce"}}};
   ASSERT_EQ(known.size(), static_cast<std::size_t>(tuttiNumAlgorithms) - 1) << "a new algorithm: say what it has";
-  for (const auto& [algorithm, collectives] : known) {
-    RunRanks(3, [&](Rank& self) {
+  RunRanks(3, [&](Rank& self) {
+    const auto parent = self.Join();
+    for (const auto& [algorithm, collectives] : known) {
       tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
       config.algorithm = tuttiAlgorithmName(algorithm);
-      const auto comm = self.Join(&config);
+      Comm comm;
+      ASSERT_TRUE(Ok(tuttiCommSplit(parent, 0, self.rank(), comm.address(), &config)));
       std::array<float, 12> a{}, b{};
       for (const auto& [name, call] : forms) {
         ASSERT_TRUE(Ok(call(comm, a.data(), b.data()))) << name;
@@ -165,8 +167,8 @@ TEST(Description, ForcedAlgorithmsRunWhereTheyHaveAForm) {
           EXPECT_NE(std::string(text.data()).find("does not support"), std::string::npos) << text.data();
         }
       }
-    });
-  }
+    }
+  });
 }
 
 TEST(Description, NamesTheOperationAndItsWay) {

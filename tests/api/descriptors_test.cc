@@ -114,7 +114,7 @@ TEST(FurtherCommunicators, CostNeitherDescriptorsNorThreads) {
                self.Meet();
                const auto descriptors = OpenDescriptors(), threads = Threads();
                self.Meet();
-               for (int i = 0; i < 30; ++i) further.Split(self, comm, i % 3);
+               for (int i = 0; i < Rounds(30); ++i) further.Split(self, comm, i % 3);
                self.Meet();
                ExpectAtMost(descriptors, threads);
                self.Meet();

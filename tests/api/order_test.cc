@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "testing/ranks.h"
+#include "testing/surroundings.h"
 
 namespace tutti::testing {
 namespace {
@@ -353,6 +354,7 @@ TEST(Order, SynchronizeDoesNotWaitForLaterCalls) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "under ThreadSanitizer calls take longer than queueing them, so the stream never ends";
 #endif
+  if (const auto why = WhyEmulated("what is queued takes minutes"); !why.empty()) GTEST_SKIP() << why;
   RunAlone(
       [] {
         tuttiComm_t comm = nullptr;

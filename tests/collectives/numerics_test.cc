@@ -12,6 +12,7 @@
 
 #include "testing/elements.h"
 #include "testing/ranks.h"
+#include "testing/surroundings.h"
 
 namespace tutti::testing {
 namespace {
@@ -27,7 +28,7 @@ std::vector<float> Contribution(int rank, std::size_t count) {
 
 TEST(Deterministic, OneExpressionWhateverTheSizeAlgorithmAndChannels) {
   constexpr std::size_t kCount = 70'000;
-  for (const int ranks : {2, 3, 5, 8}) {
+  for (const int ranks : Grid(std::vector{2, 3, 5, 8}, 2)) {
     std::vector<float> wanted = Contribution(0, kCount);
     for (int r = 1; r < ranks; ++r) {
       const auto more = Contribution(r, kCount);

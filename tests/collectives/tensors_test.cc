@@ -40,8 +40,10 @@ TEST_P(Tensors, GoFromPlaceToPlaceBetweenHosts) {
 // Algorithms visit the same places in different orders; wires split them into different pieces.
 TEST(Tensor, ByEveryAlgorithmAndProtocol) {
   for (const char* algorithms : {"ring", "direct", "all_gather:bruck,all_to_all:bruck", "recursive"}) {
-    for (const auto& [variable, value] : {std::pair{"TUTTI_PROTO", "inline"}, std::pair{"TUTTI_PROTO", "bulk"},
-                                          std::pair{"TUTTI_CHUNK", "192"}, std::pair{"TUTTI_CMA", "1"}}) {
+    for (const auto& [variable, value] :
+         Grid(std::vector{std::pair{"TUTTI_PROTO", "inline"}, std::pair{"TUTTI_PROTO", "bulk"},
+                          std::pair{"TUTTI_CHUNK", "192"}, std::pair{"TUTTI_CMA", "1"}},
+              2)) {
       SCOPED_TRACE(fmt::format("TUTTI_ALGO={} {}={}", algorithms, variable, value));
       RunRanks(4, [](Rank& self) { EveryForm(self, 6); },
                {.environment = {{"TUTTI_ALGO", algorithms}, {variable, value}}});
