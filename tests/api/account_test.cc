@@ -3,12 +3,11 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "testing/forms.h"
 #include "testing/ranks.h"
 #include "testing/surroundings.h"
 
@@ -115,55 +114,38 @@ TEST(Counters, OlderStructsGetWhatTheyHaveRoomFor) {
 
 // algorithms/builders/records.cc lists the forms of each algorithm. Without a form, the selector's choice runs.
 TEST(Description, ForcedAlgorithmsRunWhereTheyHaveAForm) {
-  using Form = std::pair<const char*, std::function<tuttiResult_t(tuttiComm_t, float*, float*)>>;
+  using Form = std::pair<What, std::function<tuttiResult_t(tuttiComm_t, float*, float*)>>;
   const auto f = tuttiFloat32;
   const std::vector<Form> forms = {
-      {"all_reduce", [=](auto c, auto* a, auto* b) { return tuttiAllReduce(a, b, 4, f, tuttiSum, c, nullptr); }},
-      {"reduce_scatter",
+      {What::all_reduce, [=](auto c, auto* a, auto* b) { return tuttiAllReduce(a, b, 4, f, tuttiSum, c, nullptr); }},
+      {What::reduce_scatter,
        [=](auto c, auto* a, auto* b) { return tuttiReduceScatter(a, b, 4, f, tuttiSum, c, nullptr); }},
-      {"all_gather", [=](auto c, auto* a, auto* b) { return tuttiAllGather(a, b, 4, f, c, nullptr); }},
-      {"all_to_all", [=](auto c, auto* a, auto* b) { return tuttiAlltoAll(a, b, 4, f, c, nullptr); }},
-      {"broadcast", [=](auto c, auto* a, auto* b) { return tuttiBroadcast(a, b, 4, f, 0, c, nullptr); }},
-      {"reduce", [=](auto c, auto* a, auto* b) { return tuttiReduce(a, b, 4, f, tuttiSum, 0, c, nullptr); }},
-      {"gather", [=](auto c, auto* a, auto* b) { return tuttiGather(a, b, 4, f, 0, c, nullptr); }},
-      {"scatter", [=](auto c, auto* a, auto* b) { return tuttiScatter(a, b, 4, f, 0, c, nullptr); }}};
-  const std::map<tuttiAlgorithm_t, std::set<std::string>> known = {
-      {tuttiAlgorithmPeerMemory, {}},  // of GPUs alone
-      {tuttiAlgorithmNvls, {}},
-      {tuttiAlgorithmDirect,
-       {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather", "scatter"}},
-      {tuttiAlgorithmTwoShot, {"all_reduce", "reduce"}},
-      {tuttiAlgorithmRing, {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"}},
-      {tuttiAlgorithmDoubleBinaryTree, {"all_reduce", "broadcast", "reduce"}},
-      {tuttiAlgorithmRecursive, {"all_reduce", "reduce_scatter", "all_gather"}},
-      {tuttiAlgorithmBruck, {"all_gather", "all_to_all"}},
-      {tuttiAlgorithmBinomial, {"broadcast", "reduce", "gather", "scatter"}},
-      {tuttiAlgorithmGrouped, {"all_reduce"}},
-      {tuttiAlgorithmTwoLevel, {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce"}},
-      {tuttiAlgorithmTwoLevelTree, {"all_reduce", "broadcast", "reduce"}},
-      {tuttiAlgorithmParameterServer, {"all_reduce", "broadcast", "reduce"}},
-      {tuttiAlgorithmAllToAllBroadcast, {"all_reduce"}},
-      {tuttiAlgorithmProgram, {}},
-      {tuttiAlgorithmRecursiveDoubling, {"all_reduce"}}};
+      {What::all_gather, [=](auto c, auto* a, auto* b) { return tuttiAllGather(a, b, 4, f, c, nullptr); }},
+      {What::alltoall, [=](auto c, auto* a, auto* b) { return tuttiAlltoAll(a, b, 4, f, c, nullptr); }},
+      {What::broadcast, [=](auto c, auto* a, auto* b) { return tuttiBroadcast(a, b, 4, f, 0, c, nullptr); }},
+      {What::reduce, [=](auto c, auto* a, auto* b) { return tuttiReduce(a, b, 4, f, tuttiSum, 0, c, nullptr); }},
+      {What::gather, [=](auto c, auto* a, auto* b) { return tuttiGather(a, b, 4, f, 0, c, nullptr); }},
+      {What::scatter, [=](auto c, auto* a, auto* b) { return tuttiScatter(a, b, 4, f, 0, c, nullptr); }}};
+  const auto& known = FormsOfAlgorithms();
   ASSERT_EQ(known.size(), static_cast<std::size_t>(tuttiNumAlgorithms) - 1) << "a new algorithm: say what it has";
   RunRanks(3, [&](Rank& self) {
     const auto parent = self.Join();
     for (const auto& [algorithm, collectives] : known) {
       tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
-      config.algorithm = tuttiAlgorithmName(algorithm);
+      config.algorithm = algorithm.c_str();
       Comm comm;
       ASSERT_TRUE(Ok(tuttiCommSplit(parent, 0, self.rank(), comm.address(), &config)));
       std::array<float, 12> a{}, b{};
-      for (const auto& [name, call] : forms) {
-        ASSERT_TRUE(Ok(call(comm, a.data(), b.data()))) << name;
+      for (const auto& [what, call] : forms) {
+        ASSERT_TRUE(Ok(call(comm, a.data(), b.data()))) << NameOf(what);
         auto used = tuttiAlgorithmNone;
         ASSERT_TRUE(Ok(tuttiCommGetLastAlgorithm(comm, &used)));
         std::array<char, 300> text{};
         ASSERT_TRUE(Ok(tuttiCommDescribeLastOperation(comm, text.data(), text.size())));
-        if (collectives.contains(name)) {
-          EXPECT_EQ(used, algorithm) << text.data();
+        if (collectives.contains(what)) {
+          EXPECT_EQ(tuttiAlgorithmName(used), algorithm) << text.data();
         } else {
-          EXPECT_NE(used, algorithm) << text.data();
+          EXPECT_NE(tuttiAlgorithmName(used), algorithm) << text.data();
           EXPECT_NE(std::string(text.data()).find("does not support"), std::string::npos) << text.data();
         }
       }
