@@ -43,7 +43,7 @@ if(TUTTI_EXAMPLES AND TARGET tutti-bench AND TARGET tutti_tool AND NOT TUTTI_SAN
 endif()
 
 add_test(NAME site COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/site_test.sh ${PROJECT_SOURCE_DIR})
-set_tests_properties(site PROPERTIES SKIP_RETURN_CODE 77 LABELS slow TIMEOUT 300)
+set_tests_properties(site PROPERTIES SKIP_RETURN_CODE 77 LABELS slow TIMEOUT 300 COST 20)
 
 if(TUTTI_PARALLEL AND TUTTI_MPI AND TUTTI_NCCL AND TARGET tutti_tool)  # the picture shows all modules
   add_test(NAME architecture_docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/architecture_docs_test.sh
@@ -71,5 +71,5 @@ if(NOT TUTTI_SANITIZE)
                                  ${PROJECT_BINARY_DIR}/consumer)
   set_tests_properties(consumer PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)
   add_test(NAME deb COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/release/deb.sh ${PROJECT_BINARY_DIR})
-  set_tests_properties(deb PROPERTIES SKIP_RETURN_CODE 77 LABELS slow TIMEOUT 300)
+  set_tests_properties(deb PROPERTIES SKIP_RETURN_CODE 77 LABELS slow TIMEOUT 300 COST 20)
 endif()

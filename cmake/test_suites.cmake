@@ -11,8 +11,9 @@
 #              ANY_USER_SOURCES file... all suites that these define
 #              WORKING_DIRECTORY folder)
 # If TUTTI_TEST_PROGRAMS is set, the other programs' tests are left out (CMakePresets.json: arm64 builds only some).
-# A test whose suite, name or parameter ends in "Slow" gets the label slow. The test test_patterns checks that each pattern
-# matches a test. Under an emulator, the tests of a suite are one test of ctest, without those that are slow.
+# A test whose suite, name or parameter ends in "Slow" gets the label slow; slow tests start before others. The test
+# test_patterns checks that each pattern matches a test. Under an emulator, the tests of a suite are one test of ctest,
+# without those that are slow.
 function(tutti_gtests target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "PREFIX;TIMEOUT;WORKING_DIRECTORY"
                         "FILTER;EXCEPT;ENVIRONMENT;LABELS;ANY_USER;ANY_USER_SOURCES")
@@ -82,6 +83,9 @@ include(\"${PROJECT_SOURCE_DIR}/cmake/emulated_suites.cmake\")
     list(APPEND labels any_user)
   endif()
   set_tests_properties(\"\${test}\" PROPERTIES LABELS \"\${labels}\" ENVIRONMENT \"${arg_ENVIRONMENT}\")
+  if(\"\${labels}\" MATCHES \"slow\")
+    set_tests_properties(\"\${test}\" PROPERTIES COST 10)
+  endif()
 endforeach()
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})

@@ -62,7 +62,7 @@ records=$(mktemp -d)
 trap 'rm -rf "$records"' EXIT
 skipped=77
 # More jobs than cores, because many tests wait more than they compute.
-jobs=$(($(nproc) * 3))
+jobs=$(($(nproc) * 4))
 
 # part NAME COMMAND...: runs a part. Its status is 0, `skipped` (the last line that it printed says why), or another one: it
 # failed, and the first line with an error says why.
@@ -105,7 +105,7 @@ arm64() {
   local status=0
   scripts/test/arm64.sh --build || status=$?
   [ "$status" -eq 0 ] || return "$status"
-  run_tests arm64 env --parallel $(($(nproc) * 2)) # an emulator only computes
+  run_tests arm64 env --parallel $(($(nproc) * 3)) # under an emulator, tests compute more and wait less
 }
 
 # Runs a command as user 65534, who owns nothing on this machine.

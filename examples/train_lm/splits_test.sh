@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 train() {
   local ranks=$1
   shift
-  examples/run.sh "$ranks" "$programs/train_lm" --steps 4 "$@"
+  examples/run.sh "$ranks" "$programs/train_lm" --steps 3 "$@"
 }
 
 train 1 --losses "$work/one" >"$work/log"
