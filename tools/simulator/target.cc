@@ -137,7 +137,7 @@ cost_model::TuningContext ConditionsOf(const Target& target) {
   constexpr std::size_t kLongestGpuSlot = 512 * 1024;
   tuning.bulk_capacity = kLongestGpuSlot;
   if (target.blocks > 0) {
-    // As the library has it there (src/device/context.cc).
+    // As the library has it there (src/device/device_side.cc).
     cost_model::FitToGpus(target.blocks, tuning.nranks, true, tuning);
     const cuda_transport::DeviceLayout layout(tuning.nranks, tuning.max_channels + cuda_transport::kMessageChannels,
                                               true);
