@@ -14,8 +14,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/numbers/datatype.h"
 #include "bench/backends/library.h"
-#include "bench/worker/types.h"
 
 namespace tutti::bench {
 namespace {
@@ -46,17 +46,10 @@ Area* Map(int fd) {
 // Calls visit with a null T* of the C++ type for `type`; false: C++ has no such type.
 template <typename Visit>
 bool WithType(tuttiDataType_t type, Visit visit) {
-  switch (type) {
-    case tuttiInt8: visit(static_cast<std::int8_t*>(nullptr)); return true;
-    case tuttiUint8: visit(static_cast<std::uint8_t*>(nullptr)); return true;
-    case tuttiInt32: visit(static_cast<std::int32_t*>(nullptr)); return true;
-    case tuttiUint32: visit(static_cast<std::uint32_t*>(nullptr)); return true;
-    case tuttiInt64: visit(static_cast<std::int64_t*>(nullptr)); return true;
-    case tuttiUint64: visit(static_cast<std::uint64_t*>(nullptr)); return true;
-    case tuttiFloat32: visit(static_cast<float*>(nullptr)); return true;
-    case tuttiFloat64: visit(static_cast<double*>(nullptr)); return true;
-    default: return false;
-  }
+  return VisitDataType(type, [&]<typename Element>(std::type_identity<Element>) {
+    if constexpr (!kIsFormat<Element>) visit(static_cast<Element*>(nullptr));
+    return !kIsFormat<Element>;
+  });
 }
 
 template <typename T>

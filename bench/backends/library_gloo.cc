@@ -19,8 +19,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/numbers/datatype.h"
 #include "bench/backends/library.h"
-#include "bench/worker/types.h"
 
 namespace tutti::bench {
 namespace {
@@ -57,19 +57,9 @@ class ExchangeStore final : public gloo::rendezvous::Store {
 // Calls visit with a null T* of the C++ type for `type`. Gloo's templates ignore the bits of data that is only moved.
 template <typename Visit>
 auto WithType(tuttiDataType_t type, Visit visit) {
-  switch (type) {
-    case tuttiInt8: return visit(static_cast<std::int8_t*>(nullptr));
-    case tuttiUint8: return visit(static_cast<std::uint8_t*>(nullptr));
-    case tuttiInt32: return visit(static_cast<std::int32_t*>(nullptr));
-    case tuttiUint32: return visit(static_cast<std::uint32_t*>(nullptr));
-    case tuttiInt64: return visit(static_cast<std::int64_t*>(nullptr));
-    case tuttiUint64: return visit(static_cast<std::uint64_t*>(nullptr));
-    case tuttiFloat32: return visit(static_cast<float*>(nullptr));
-    case tuttiFloat64: return visit(static_cast<double*>(nullptr));
-    case tuttiFloat16:
-    case tuttiBfloat16: return visit(static_cast<std::uint16_t*>(nullptr));
-    default: return visit(static_cast<std::uint8_t*>(nullptr));
-  }
+  return VisitDataType(type, [&]<typename Element>(std::type_identity<Element>) {
+    return visit(static_cast<Storage<Element>*>(nullptr));
+  });
 }
 
 template <typename T>
@@ -114,8 +104,7 @@ class Gloo final : public Library {
 
   bool Supports(const Operation& operation) const override {
     if (place_.ranks == 1 || (operation.collective == Collective::all_to_all && operation.in_place)) return false;
-    return !Reduces(operation.collective) ||
-           (operation.op != tuttiAvg && (!IsFloat(operation.type) || SizeOf(operation.type) >= sizeof(float)));
+    return !Reduces(operation.collective) || (operation.op != tuttiAvg && !IsLowPrecision(operation.type));
   }
 
   // Reduce needs memory for partial results on every rank; reduce-scatter leaves its block at the start of the buffer.

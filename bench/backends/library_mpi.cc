@@ -6,27 +6,25 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/numbers/datatype.h"
 #include "bench/backends/library.h"
-#include "bench/worker/types.h"
 
 namespace tutti::bench {
 namespace {
 
 // Types that MPI cannot add are moved as bits of the same width.
 MPI_Datatype DatatypeOf(tuttiDataType_t type) {
-  switch (type) {
-    case tuttiInt8: return MPI_INT8_T;
-    case tuttiUint8: return MPI_UINT8_T;
-    case tuttiInt32: return MPI_INT32_T;
-    case tuttiUint32: return MPI_UINT32_T;
-    case tuttiInt64: return MPI_INT64_T;
-    case tuttiUint64: return MPI_UINT64_T;
-    case tuttiFloat32: return MPI_FLOAT;
-    case tuttiFloat64: return MPI_DOUBLE;
-    case tuttiFloat16:
-    case tuttiBfloat16: return MPI_UINT16_T;
-    default: return MPI_UINT8_T;
-  }
+  return VisitDataType(type, []<typename Element>(std::type_identity<Element>) {
+    constexpr std::size_t kBytes = sizeof(Storage<Element>);
+    if constexpr (std::is_floating_point_v<Element>) return kBytes == 4 ? MPI_FLOAT : MPI_DOUBLE;
+    constexpr bool kSigned = std::is_signed_v<Element>;
+    switch (kBytes) {
+      case 1: return kSigned ? MPI_INT8_T : MPI_UINT8_T;
+      case 2: return kSigned ? MPI_INT16_T : MPI_UINT16_T;
+      case 4: return kSigned ? MPI_INT32_T : MPI_UINT32_T;
+      default: return kSigned ? MPI_INT64_T : MPI_UINT64_T;
+    }
+  });
 }
 
 MPI_Op OpOf(tuttiRedOp_t op) {
@@ -38,9 +36,7 @@ MPI_Op OpOf(tuttiRedOp_t op) {
   }
 }
 
-bool CanReduce(const Operation& operation) {
-  return operation.op != tuttiAvg && (!IsFloat(operation.type) || SizeOf(operation.type) >= sizeof(float));
-}
+bool CanReduce(const Operation& operation) { return operation.op != tuttiAvg && !IsLowPrecision(operation.type); }
 
 struct Blocks {
   std::vector<int> send_counts, send_displacements, recv_counts, recv_displacements;

@@ -10,10 +10,10 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/numbers/datatype.h"
 #include "bench/backends/capture.h"
 #include "bench/backends/gpu.h"
 #include "bench/backends/library.h"
-#include "bench/worker/types.h"
 
 namespace tutti::bench {
 namespace {

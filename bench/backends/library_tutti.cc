@@ -8,9 +8,9 @@
 #include <map>
 #include <stdexcept>
 
+#include "base/numbers/datatype.h"
 #include "bench/backends/capture.h"
 #include "bench/backends/gpu.h"
-#include "bench/worker/types.h"
 
 namespace tutti::bench {
 namespace {

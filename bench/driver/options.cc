@@ -10,10 +10,11 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <ranges>
 #include <stdexcept>
 
+#include "base/numbers/datatype.h"
 #include "bench/driver/launch.h"
-#include "bench/worker/types.h"
 #include "command_line/run.h"
 #include "report/sizes.h"
 
@@ -164,10 +165,11 @@ std::vector<tuttiDataType_t> TypesOf(const std::string& text) {
   std::vector<tuttiDataType_t> types;
   if (text == "all") {
     for (int i = 0; i < tuttiNumTypes; ++i) types.push_back(static_cast<tuttiDataType_t>(i));
-  } else if (const auto type = TypeNamed(text)) {
+  } else if (const auto type = DataTypeNamed(text)) {
     types.push_back(*type);
   } else {
-    throw std::invalid_argument(fmt::format("-d {}: it must be one of {} or all", text, fmt::join(kTypeNames, ", ")));
+    const auto names = kDataTypes | std::views::transform(&DataType::nccl_tests_name);
+    throw std::invalid_argument(fmt::format("-d {}: it must be one of {} or all", text, fmt::join(names, ", ")));
   }
   return types;
 }

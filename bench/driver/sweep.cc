@@ -8,13 +8,13 @@
 #include <limits>
 
 #include "base/files/files.h"
+#include "base/numbers/datatype.h"
 #include "bench/driver/launch.h"
 #include "bench/limits/machine.h"
 #include "bench/report/plot.h"
 #include "bench/report/progress.h"
 #include "bench/report/table.h"
 #include "bench/worker/tcp_probe.h"
-#include "bench/worker/types.h"
 #include "report/sizes.h"
 
 namespace tutti::bench {
@@ -170,7 +170,7 @@ int RunSweep(const Options& options, std::vector<std::unique_ptr<Team>> teams) {
     Progress progress(static_cast<int>(rows.size()));
     for (const Row& row : rows) {
       if (!AnyAlive(teams)) break;
-      progress.Step(fmt::format("{} {}", report::FormatSize(row.bytes), NameOf(row.operation.type)));
+      progress.Step(fmt::format("{} {}", report::FormatSize(row.bytes), NcclTestsName(row.operation.type)));
       const auto measure = [&](bool wanted, bool in_place) -> std::optional<Record> {
         if (!wanted) return std::nullopt;
         Record record = MakeRecord(row.operation, row.bytes, options.ranks);

@@ -11,9 +11,9 @@
 #include <string>
 #include <thread>
 
+#include "base/numbers/datatype.h"
 #include "bench/driver/launch.h"
 #include "bench/driver/measure.h"
-#include "bench/worker/types.h"
 
 namespace tutti::bench {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/worker/types.h"
+#include "base/numbers/datatype.h"
 
 namespace tutti::bench {
 namespace {

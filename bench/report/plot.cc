@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "bench/worker/types.h"
+#include "base/numbers/datatype.h"
 #include "report/chart.h"
 
 namespace tutti::bench {
@@ -21,10 +21,10 @@ std::string PlotSweep(const std::vector<Record>& records) {
   std::string heading = "tutti-bench";
   if (!records.empty()) {
     const Record& first = records.front();
-    heading = fmt::format("{}, {} ranks, {}{}, {}", NameOf(first.operation.collective), first.ranks,
-                          NameOf(first.operation.type),
-                          Reduces(first.operation.collective) ? fmt::format(" {}", NameOf(first.operation.op)) : "",
-                          first.operation.in_place ? "in place" : "out of place");
+    heading = fmt::format(
+        "{}, {} ranks, {}{}, {}", NameOf(first.operation.collective), first.ranks, NcclTestsName(first.operation.type),
+        Reduces(first.operation.collective) ? fmt::format(" {}", tutti::NameOf(first.operation.op)) : "",
+        first.operation.in_place ? "in place" : "out of place");
     for (const Result& result : first.results) {
       report::Curve times{result.library, {}};
       report::Curve bandwidths{result.library, {}};

@@ -5,8 +5,8 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "base/numbers/datatype.h"
 #include "bench/driver/launch.h"
-#include "bench/worker/types.h"
 
 namespace tutti::bench {
 namespace {
@@ -89,8 +89,8 @@ Json ToJson(const Record& record) {
                {"bytes", record.bytes},
                {"size", record.size},
                {"count", operation.count},
-               {"type", NameOf(operation.type)},
-               {"op", NameOf(operation.op)},
+               {"type", NcclTestsName(operation.type)},
+               {"op", tutti::NameOf(operation.op)},
                {"root", operation.root},
                {"in_place", operation.in_place},
                {"results", Json::array()}};
@@ -102,7 +102,7 @@ Json ToJson(const Record& record) {
 
 Record RecordFromJson(const Json& json) {
   const auto collective = CollectiveNamed(json.at("collective").get<std::string>());
-  const auto type = TypeNamed(json.at("type").get<std::string>());
+  const auto type = DataTypeNamed(json.at("type").get<std::string>());
   const auto op = OpNamed(json.at("op").get<std::string>());
   if (!collective || !type || !op) throw std::runtime_error("unknown collective, type or op");
   Record record;
@@ -129,7 +129,7 @@ std::string ToCsv(const Record& record) {
     fmt::format_to(std::back_inserter(text),
                    "{},{},{},{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f},{},{},{}\n",
                    NameOf(operation.collective), record.ranks, record.bytes, record.size, operation.count,
-                   NameOf(operation.type), Reduces(operation.collective) ? NameOf(operation.op) : "none",
+                   NcclTestsName(operation.type), Reduces(operation.collective) ? tutti::NameOf(operation.op) : "none",
                    HasRoot(operation.collective) ? operation.root : -1, operation.in_place ? "in" : "out",
                    result.library, result.median_us, result.least_median_us, result.greatest_median_us, result.mean_us,
                    result.p99_us, AlgorithmBandwidth(record, result.median_us), BusBandwidth(record, result.median_us),

@@ -8,8 +8,8 @@
 #include <array>
 #include <ctime>
 
+#include "base/numbers/datatype.h"
 #include "bench/driver/launch.h"
-#include "bench/worker/types.h"
 #include "report/sizes.h"
 
 namespace tutti::bench {
@@ -117,8 +117,8 @@ void Table::PrintRow(const std::optional<Record>& out, const std::optional<Recor
   const Record& record = out ? *out : *in;
   const Operation& operation = record.operation;
   if (options_.timestamps) fmt::print("{:%H:%M:%S}  ", fmt::localtime(std::time(nullptr)));
-  fmt::print(fmt::runtime(kKeyFormat), record.size, operation.count, NameOf(operation.type),
-             Reduces(operation.collective) ? NameOf(operation.op) : "none",
+  fmt::print(fmt::runtime(kKeyFormat), record.size, operation.count, NcclTestsName(operation.type),
+             Reduces(operation.collective) ? tutti::NameOf(operation.op) : "none",
              HasRoot(operation.collective) ? operation.root : -1);
   if (options_.out_of_place) fmt::print("{}", Group(out));
   if (options_.in_place) fmt::print("{}", Group(in));

@@ -4,7 +4,7 @@
 #include <array>
 #include <numeric>
 
-#include "bench/worker/types.h"
+#include "base/numbers/datatype.h"
 
 namespace tutti::bench {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "bench/worker/types.h"
+#include "base/numbers/datatype.h"
 
 namespace tutti::bench {
 namespace {

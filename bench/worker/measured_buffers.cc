@@ -6,7 +6,7 @@
 #include <map>
 #include <new>
 
-#include "bench/worker/types.h"
+#include "base/numbers/datatype.h"
 
 namespace tutti::bench {
 namespace {

@@ -1,11 +1,13 @@
 #include "bench/worker/values.h"
 
 #include <algorithm>
+#include <bit>
+#include <climits>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
+#include <limits>
 
-#include "bench/worker/types.h"
+#include "base/numbers/datatype.h"
 
 namespace tutti::bench {
 namespace {
@@ -22,29 +24,40 @@ std::uint64_t Hash(std::uint64_t seed, std::uint64_t rank, std::uint64_t slot) {
   return Mix(Mix(seed ^ Mix(rank + 1)) + slot);
 }
 
-// The type represents all whole numbers up to this one exactly.
-int ExactIntegers(tuttiDataType_t type) {
-  switch (type) {
-    case tuttiInt8: return 127;
-    case tuttiUint8: return 255;
-    case tuttiFloat16: return 1 << 11;
-    case tuttiBfloat16: return 1 << 8;
-    case tuttiFloat8e4m3: return 1 << 4;
-    case tuttiFloat8e5m2: return 1 << 3;
-    default: return 1 << 20;
-  }
+// The bits of a float.
+struct Fields {
+  int exponent, mantissa;
+
+  int bias() const { return (1 << (exponent - 1)) - 1; }
+};
+
+// REQUIRES: IsFloat(type).
+Fields FieldsOf(tuttiDataType_t type) {
+  const int mantissa = VisitDataType(type, []<typename Element>(std::type_identity<Element>) {
+    if constexpr (kIsFormat<Element>) {
+      return Element::kMantissaBits;
+    } else {
+      return std::numeric_limits<Element>::digits - 1;
+    }
+  });
+  return {static_cast<int>(SizeOf(type)) * CHAR_BIT - 1 - mantissa, mantissa};
 }
+
+constexpr int kEnoughBits = 20;  // for numbers that a double and every longer type than 16 bits represent exactly
+
+// The type represents all whole numbers of so many bits exactly.
+int ExactBits(tuttiDataType_t type) {
+  const int bits = IsFloat(type) ? FieldsOf(type).mantissa + 1
+                                 : static_cast<int>(SizeOf(type)) * CHAR_BIT - (IsSigned(type) ? 1 : 0);
+  return std::min(bits, kEnoughBits);
+}
+
+// The type represents all whole numbers up to this one exactly.
+int ExactIntegers(tuttiDataType_t type) { return (1 << ExactBits(type)) - (IsFloat(type) ? 0 : 1); }
 
 // The type represents two to this power exactly.
 int ExactPower(tuttiDataType_t type) {
-  switch (type) {
-    case tuttiInt8: return 6;
-    case tuttiUint8: return 7;
-    case tuttiFloat16: return 14;
-    case tuttiFloat8e4m3: return 7;
-    case tuttiFloat8e5m2: return 14;
-    default: return 20;
-  }
+  return IsFloat(type) ? std::min(FieldsOf(type).bias(), kEnoughBits) : ExactBits(type) - 1;
 }
 
 // A whole number in [-limit, limit], or in [0, limit] if unsigned.
@@ -62,19 +75,13 @@ bool IsActive(std::uint64_t slot_hash, int rank, int ranks, int active) {
 constexpr std::uint64_t kEveryRank = ~std::uint64_t{1};  // for hashes of an entry rather than of a rank's entry
 
 // IEEE-like: exponents below the normal range share the smallest quantum, which yields subnormals without extra code.
-std::uint32_t SmallFloat(double number, int exponent_bits, int mantissa_bits) {
-  const std::uint32_t sign = std::signbit(number) ? 1u << (exponent_bits + mantissa_bits) : 0u;
+std::uint64_t FloatBits(double number, const Fields& fields) {
+  const std::uint64_t sign = std::uint64_t{std::signbit(number)} << (fields.exponent + fields.mantissa);
   const double magnitude = std::fabs(number);
   if (magnitude == 0) return sign;
-  const int bias = (1 << (exponent_bits - 1)) - 1;
-  const int exponent = std::max(std::ilogb(magnitude), 1 - bias);
-  const auto quanta = static_cast<std::uint32_t>(std::nearbyint(std::ldexp(magnitude, mantissa_bits - exponent)));
-  return sign | ((static_cast<std::uint32_t>(exponent + bias - 1) << mantissa_bits) + quanta);
-}
-
-template <typename T>
-void Put(T value, std::byte* element) {
-  std::memcpy(element, &value, sizeof value);
+  const int exponent = std::max(std::ilogb(magnitude), 1 - fields.bias());
+  const auto quanta = static_cast<std::uint64_t>(std::nearbyint(std::ldexp(magnitude, fields.mantissa - exponent)));
+  return sign | ((static_cast<std::uint64_t>(exponent + fields.bias() - 1) << fields.mantissa) + quanta);
 }
 
 template <typename Table, typename Visit>
@@ -91,21 +98,10 @@ void ForEachRun(const Table& table, std::size_t element_size, std::size_t first,
 }  // namespace
 
 void Encode(tuttiDataType_t type, double number, std::byte* element) {
-  switch (type) {
-    case tuttiInt8: return Put(static_cast<std::int8_t>(number), element);
-    case tuttiUint8: return Put(static_cast<std::uint8_t>(number), element);
-    case tuttiInt32: return Put(static_cast<std::int32_t>(number), element);
-    case tuttiUint32: return Put(static_cast<std::uint32_t>(number), element);
-    case tuttiInt64: return Put(static_cast<std::int64_t>(number), element);
-    case tuttiUint64: return Put(static_cast<std::uint64_t>(number), element);
-    case tuttiFloat16: return Put(static_cast<std::uint16_t>(SmallFloat(number, 5, 10)), element);
-    case tuttiBfloat16: return Put(static_cast<std::uint16_t>(SmallFloat(number, 8, 7)), element);
-    case tuttiFloat8e4m3: return Put(static_cast<std::uint8_t>(SmallFloat(number, 4, 3)), element);
-    case tuttiFloat8e5m2: return Put(static_cast<std::uint8_t>(SmallFloat(number, 5, 2)), element);
-    case tuttiFloat32: return Put(static_cast<float>(number), element);
-    case tuttiFloat64: return Put(number, element);
-    case tuttiNumTypes: std::abort();
-  }
+  const auto bits =
+      IsFloat(type) ? FloatBits(number, FieldsOf(type)) : static_cast<std::uint64_t>(static_cast<std::int64_t>(number));
+  static_assert(std::endian::native == std::endian::little, "the first bytes are the low ones");
+  std::memcpy(element, &bits, SizeOf(type));
 }
 
 Values::Values(tuttiDataType_t type, tuttiRedOp_t op, bool reduces, int ranks, std::uint64_t seed)
@@ -166,7 +162,7 @@ double Values::ReducedNumber(std::size_t slot) const {
   }
   if (op_ != tuttiAvg) return result;
   if (!IsFloat(type_)) return std::trunc(result / ranks_);
-  return type_ == tuttiFloat64 ? result / ranks_ : static_cast<float>(result) / static_cast<float>(ranks_);
+  return SizeOf(type_) > sizeof(float) ? result / ranks_ : static_cast<float>(result) / static_cast<float>(ranks_);
 }
 
 Table Values::Input(int rank) const {

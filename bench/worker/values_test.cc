@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/worker/types.h"
+#include "base/numbers/datatype.h"
 
 namespace tutti::bench {
 namespace {
@@ -67,7 +67,7 @@ TEST(Encode, InvertsDecodeForEveryFiniteCode) {
       std::byte bits[4], again[4] = {};
       std::memcpy(bits, &code, sizeof bits);
       Encode(kind.type, Decode(kind.type, bits), again);
-      EXPECT_EQ(std::memcmp(bits, again, SizeOf(kind.type)), 0) << NameOf(kind.type) << " code " << code;
+      EXPECT_EQ(std::memcmp(bits, again, SizeOf(kind.type)), 0) << NcclTestsName(kind.type) << " code " << code;
     }
   }
 }
@@ -128,8 +128,8 @@ double Fold(tuttiDataType_t type, tuttiRedOp_t op, const std::vector<Table>& inp
       std::byte actual[8];
       Encode(type, result, actual);
       if (std::memcmp(actual, expected.data() + slot * size, size) != 0) {
-        return ::testing::AssertionFailure() << NameOf(op) << ", " << ranks << " ranks, slot " << slot << ": " << result
-                                             << " instead of " << Decode(type, expected.data() + slot * size);
+        return ::testing::AssertionFailure() << tutti::NameOf(op) << ", " << ranks << " ranks, slot " << slot << ": "
+                                             << result << " instead of " << Decode(type, expected.data() + slot * size);
       }
     }
     std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(order.size() / 3), order.end());
@@ -155,14 +155,14 @@ TEST_P(EveryType, EveryRankCounts) {
       for (int rank = 0; rank < ranks; ++rank) {
         int matters = 0;
         for (std::size_t slot = 0; slot < kPeriod; ++slot) matters += values.InputNumber(rank, slot) != neutral ? 1 : 0;
-        EXPECT_GT(matters, 64) << NameOf(op) << ", rank " << rank << " of " << ranks;
+        EXPECT_GT(matters, 64) << tutti::NameOf(op) << ", rank " << rank << " of " << ranks;
       }
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, EveryType, ::testing::Range(0, static_cast<int>(tuttiNumTypes)), [](const auto& info) {
-  return std::string(kTypeNames[static_cast<std::size_t>(info.param)]);
+  return std::string(NcclTestsName(static_cast<tuttiDataType_t>(info.param)));
 });
 
 TEST(Values, DifferBetweenRanksSeedsAndPlaces) {

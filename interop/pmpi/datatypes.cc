@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/numbers/datatype.h"
 #include "interop/pmpi/constants.h"
 #include "interop/pmpi/handle_cache.h"
 
@@ -19,17 +20,6 @@ constexpr std::size_t kLongestProbe = 16 << 20;
 constexpr std::size_t kLongestPack = INT_MAX;  // MPI_Pack counts bytes in an int
 
 Epoch freed_types;
-
-std::size_t SizeOf(tuttiDataType_t type) {
-  switch (type) {
-    case tuttiInt8:
-    case tuttiUint8: return 1;
-    case tuttiInt32:
-    case tuttiUint32:
-    case tuttiFloat32: return 4;
-    default: return 8;  // of those in TheConstants()
-  }
-}
 
 // Whether packing one element of this compact type leaves its bytes as they are. Each pass tests one byte of every
 // position's number, so a type that exchanges two positions differs in some pass.

@@ -3,48 +3,28 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <numeric>
 
+#include "base/numbers/datatype.h"
 #include "tutti/parallel/error.h"
 
 namespace tutti::parallel {
 namespace {
 
-struct Type {
-  const char* name;
-  std::size_t bytes;
-};
-
-const Type& TypeOf(tuttiDataType_t dtype) {
-  // In the order of tuttiDataType_t.
-  static constexpr std::array<Type, tuttiNumTypes> kTypes{{{"int8", 1},
-                                                           {"uint8", 1},
-                                                           {"int32", 4},
-                                                           {"uint32", 4},
-                                                           {"int64", 8},
-                                                           {"uint64", 8},
-                                                           {"float16", 2},
-                                                           {"float32", 4},
-                                                           {"float64", 8},
-                                                           {"bfloat16", 2},
-                                                           {"float8e4m3", 1},
-                                                           {"float8e5m2", 1}}};
-  if (dtype < 0 || dtype >= tuttiNumTypes) {
-    throw Error(tuttiInvalidArgument, fmt::format("{} is not a data type: valid values are 0 .. {}",
-                                                  static_cast<int>(dtype), static_cast<int>(tuttiNumTypes) - 1));
-  }
-  return kTypes[static_cast<std::size_t>(dtype)];
+tuttiDataType_t Checked(tuttiDataType_t dtype) {
+  if (IsDataType(dtype)) return dtype;
+  throw Error(tuttiInvalidArgument, fmt::format("{} is not a data type: valid values are 0 .. {}",
+                                                static_cast<int>(dtype), static_cast<int>(tuttiNumTypes) - 1));
 }
 
 }  // namespace
 
 std::string describe(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-std::size_t size_of(tuttiDataType_t dtype) { return TypeOf(dtype).bytes; }
-const char* name_of(tuttiDataType_t dtype) { return TypeOf(dtype).name; }
+std::size_t size_of(tuttiDataType_t dtype) { return SizeOf(Checked(dtype)); }
+const char* name_of(tuttiDataType_t dtype) { return NameOf(Checked(dtype)).data(); }
 
 std::size_t Tensor::count() const {
   return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());

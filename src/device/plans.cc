@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/numbers/datatype.h"
+#include "executors/cuda/kernels/element.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/cost_model/machine_of_system.h"
 #include "src/bootstrap/rank_zero.h"
@@ -65,18 +66,10 @@ constexpr std::size_t kMessageChunk = std::size_t{128} << 10;
 
 // Whether an NVSwitch adds this as numerics.md promises. PTX has no products, and its minimum and maximum of floats drop NaN.
 bool AddsInSwitch(tuttiDataType_t type, tuttiRedOp_t op) {
-  switch (type) {
-    case tuttiInt32:
-    case tuttiUint32:
-    case tuttiInt64:
-    case tuttiUint64:
-    case tuttiFloat32:
-    case tuttiFloat64: return op == tuttiSum || op == tuttiAvg;
-    // Its sum may overflow where the average does not (in_switch.h).
-    case tuttiFloat16:
-    case tuttiBfloat16: return op == tuttiSum;
-    default: return false;
-  }
+  return cuda_kernels::VisitCodec(type, [op](auto codec) {
+    return (op == tuttiSum && cuda_kernels::kAddedInSwitch<decltype(codec)>) ||
+           (op == tuttiAvg && cuda_kernels::kAveragedInSwitch<decltype(codec)>);
+  });
 }
 
 // Few enough that a group can send to and receive from every rank at the same time.

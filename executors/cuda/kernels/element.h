@@ -8,7 +8,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "base/numbers/lowp.h"
+#include "base/numbers/datatype.h"
 #include "executors/cuda/kernels/device.h"
 #include "tutti/tutti.h"
 
@@ -84,6 +84,18 @@ struct Low {
     return FromFloat<Format>(value);
   }
 };
+
+// Calls visit with the type's codec.
+template <typename Visit>
+TUTTI_DEVICE auto VisitCodec(tuttiDataType_t type, Visit visit) {
+  return VisitDataType(type, [&]<typename Element>(std::type_identity<Element>) {
+    if constexpr (kIsFormat<Element>) {
+      return visit(Low<Element>());
+    } else {
+      return visit(Plain<Element>());
+    }
+  });
+}
 
 // Signed and unsigned integers have the same sums and products, so one instantiation serves both.
 template <typename Codec>
@@ -186,5 +198,17 @@ static_assert(tuttiSum == 0 && tuttiProd == 1 && tuttiMax == 2 && tuttiMin == 3)
 constexpr std::uint16_t ReducerOf(tuttiDataType_t type, tuttiRedOp_t op) {
   return static_cast<std::uint16_t>(type * kReducerOps + (op == tuttiAvg ? tuttiSum : op));
 }
+constexpr tuttiDataType_t TypeOfReducer(std::uint32_t reducer) {
+  return static_cast<tuttiDataType_t>(reducer / kReducerOps);
+}
+
+// Whether a switch adds elements of the codec (multimem.h), and whether their sums can be averaged: a 16-bit float's
+// cannot, because the switch rounds the sum, which may overflow where the average does not.
+template <typename Codec>
+inline constexpr bool kAveragedInSwitch = sizeof(typename Codec::Memory) >= sizeof(std::uint32_t);
+template <typename Codec>
+inline constexpr bool kAddedInSwitch = kAveragedInSwitch<Codec> ||
+                                       (std::is_floating_point_v<typename Codec::Accumulator> &&
+                                        sizeof(typename Codec::Memory) == sizeof(std::uint16_t));
 
 }  // namespace tutti::cuda_kernels

@@ -76,13 +76,12 @@ TUTTI_DEVICE Vector Averaged(const Vector& sum, std::int32_t divisor) {
   return result;
 }
 
-// Signed and unsigned integers have the same sums, but not the same quotients. 16-bit floats have no averages here,
-// because the switch rounds the sum, which may overflow where the average does not.
+// Signed and unsigned integers have the same sums, but not the same quotients.
 template <typename Codec>
 TUTTI_DEVICE_CALL void AddInSwitch(const Move& move, bool aligned) {
   using Summed = typename SignlessOf<Codec>::Type;
   const std::byte* const from = move.sources[0];
-  if constexpr (sizeof(typename Codec::Memory) >= sizeof(float)) {
+  if constexpr (kAveragedInSwitch<Codec>) {
     if (move.divisor > 1) {
       return ForEachVector(move, aligned, [&](std::uint32_t byte) {
         return Averaged<Codec>(LoadSum<Summed>(from + byte), move.divisor);
@@ -110,16 +109,9 @@ TUTTI_DEVICE void CarryInSwitch(const Move& move) {
   if (!move.sum) {
     CopyInSwitch(move, aligned);
   } else {
-    switch (move.reducer / kReducerOps) {
-      case tuttiFloat32: AddInSwitch<Plain<float>>(move, aligned); break;
-      case tuttiFloat16: AddInSwitch<Low<Float16>>(move, aligned); break;
-      case tuttiBfloat16: AddInSwitch<Low<Bfloat16>>(move, aligned); break;
-      case tuttiFloat64: AddInSwitch<Plain<double>>(move, aligned); break;
-      case tuttiInt64: AddInSwitch<Plain<std::int64_t>>(move, aligned); break;
-      case tuttiUint64: AddInSwitch<Plain<std::uint64_t>>(move, aligned); break;
-      case tuttiInt32: AddInSwitch<Plain<std::int32_t>>(move, aligned); break;
-      default: AddInSwitch<Plain<std::uint32_t>>(move, aligned);
-    }
+    VisitCodec(TypeOfReducer(move.reducer), [&](auto codec) {
+      if constexpr (kAddedInSwitch<decltype(codec)>) AddInSwitch<decltype(codec)>(move, aligned);
+    });
   }
   FenceAliases();  // before what it publishes
 }

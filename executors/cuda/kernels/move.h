@@ -32,21 +32,8 @@ TUTTI_DEVICE bool ReduceAs(const Move& move, std::uint32_t op) {
 
 // False if told to stop. REQUIRES: all operands are dense.
 TUTTI_DEVICE bool Reduce(const Move& move) {
-  const std::uint32_t op = move.reducer % kReducerOps;
-  switch (move.reducer / kReducerOps) {
-    case tuttiInt8: return ReduceAs<Plain<std::int8_t>>(move, op);
-    case tuttiUint8: return ReduceAs<Plain<std::uint8_t>>(move, op);
-    case tuttiInt32: return ReduceAs<Plain<std::int32_t>>(move, op);
-    case tuttiUint32: return ReduceAs<Plain<std::uint32_t>>(move, op);
-    case tuttiInt64: return ReduceAs<Plain<std::int64_t>>(move, op);
-    case tuttiUint64: return ReduceAs<Plain<std::uint64_t>>(move, op);
-    case tuttiFloat16: return ReduceAs<Low<Float16>>(move, op);
-    case tuttiFloat32: return ReduceAs<Plain<float>>(move, op);
-    case tuttiFloat64: return ReduceAs<Plain<double>>(move, op);
-    case tuttiBfloat16: return ReduceAs<Low<Bfloat16>>(move, op);
-    case tuttiFloat8e4m3: return ReduceAs<Low<Float8E4M3>>(move, op);
-    default: return ReduceAs<Low<Float8E5M2>>(move, op);
-  }
+  return VisitCodec(TypeOfReducer(move.reducer),
+                    [&](auto codec) { return ReduceAs<decltype(codec)>(move, move.reducer % kReducerOps); });
 }
 
 // Executes a step's move. False if told to stop. REQUIRES: all operands are dense.

@@ -5,15 +5,13 @@
 namespace tutti::host_kernels {
 
 ReduceFunction SelectReduce(tuttiDataType_t type, tuttiRedOp_t op) {
-  switch (type) {
-    case tuttiFloat32:
-    case tuttiFloat64: return SelectReduceFloat(type, op);
-    case tuttiFloat16:
-    case tuttiBfloat16: return SelectReduceFloat16(type, op);
-    case tuttiFloat8e4m3:
-    case tuttiFloat8e5m2: return SelectReduceFloat8(type, op);
-    default: return SelectReduceInteger(type, op);
+  switch (VisitDataType(type, []<typename Element>(std::type_identity<Element>) { return GroupOf<Element>(); })) {
+    case Group::integer: return SelectReduceInteger(type, op);
+    case Group::floating: return SelectReduceFloat(type, op);
+    case Group::float16: return SelectReduceFloat16(type, op);
+    case Group::float8: return SelectReduceFloat8(type, op);
   }
+  __builtin_unreachable();
 }
 
 }  // namespace tutti::host_kernels

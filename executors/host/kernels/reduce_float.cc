@@ -15,7 +15,7 @@ namespace tutti::host_kernels {
 namespace HWY_NAMESPACE {
 
 ReduceFunction ReduceFloatForTarget(tuttiDataType_t type, tuttiRedOp_t op) {
-  return type == tuttiFloat64 ? FunctionFor<Native<double>, double>(op) : FunctionFor<Native<float>, float>(op);
+  return FunctionOf<Group::floating>(type, op);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -15,7 +15,7 @@ namespace tutti::host_kernels {
 namespace HWY_NAMESPACE {
 
 ReduceFunction ReduceFloat16ForTarget(tuttiDataType_t type, tuttiRedOp_t op) {
-  return type == tuttiBfloat16 ? FunctionFor<Small<Bfloat16>, float>(op) : FunctionFor<Small<Float16>, float>(op);
+  return FunctionOf<Group::float16>(type, op);
 }
 
 }  // namespace HWY_NAMESPACE

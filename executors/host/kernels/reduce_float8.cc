@@ -15,8 +15,7 @@ namespace tutti::host_kernels {
 namespace HWY_NAMESPACE {
 
 ReduceFunction ReduceFloat8ForTarget(tuttiDataType_t type, tuttiRedOp_t op) {
-  return type == tuttiFloat8e4m3 ? FunctionFor<Small<Float8E4M3>, float>(op)
-                                 : FunctionFor<Small<Float8E5M2>, float>(op);
+  return FunctionOf<Group::float8>(type, op);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -15,14 +15,7 @@ namespace tutti::host_kernels {
 namespace HWY_NAMESPACE {
 
 ReduceFunction ReduceIntegerForTarget(tuttiDataType_t type, tuttiRedOp_t op) {
-  switch (type) {
-    case tuttiInt8: return FunctionFor<Native<std::uint8_t>, std::int8_t>(op);
-    case tuttiUint8: return FunctionFor<Native<std::uint8_t>, std::uint8_t>(op);
-    case tuttiInt32: return FunctionFor<Native<std::uint32_t>, std::int32_t>(op);
-    case tuttiUint32: return FunctionFor<Native<std::uint32_t>, std::uint32_t>(op);
-    case tuttiInt64: return FunctionFor<Native<std::uint64_t>, std::int64_t>(op);
-    default: return FunctionFor<Native<std::uint64_t>, std::uint64_t>(op);
-  }
+  return FunctionOf<Group::integer>(type, op);
 }
 
 }  // namespace HWY_NAMESPACE

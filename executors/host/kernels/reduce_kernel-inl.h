@@ -263,6 +263,22 @@ ReduceFunction FunctionFor(tuttiRedOp_t op) {
   }
 }
 
+// REQUIRES: the type is of the group.
+template <Group kGroup>
+ReduceFunction FunctionOf(tuttiDataType_t type, tuttiRedOp_t op) {
+  return VisitDataType(type, [op]<typename Element>(std::type_identity<Element>) -> ReduceFunction {
+    if constexpr (GroupOf<Element>() != kGroup) {
+      return nullptr;
+    } else if constexpr (kIsFormat<Element>) {
+      return FunctionFor<Small<Element>, float>(op);
+    } else if constexpr (std::is_integral_v<Element>) {
+      return FunctionFor<Native<std::make_unsigned_t<Element>>, Element>(op);
+    } else {
+      return FunctionFor<Native<Element>, Element>(op);
+    }
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti::host_kernels
 HWY_AFTER_NAMESPACE();

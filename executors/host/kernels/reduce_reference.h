@@ -104,20 +104,13 @@ typename C::Memory ReferenceElement(tuttiRedOp_t op, const std::vector<const voi
 
 template <typename F>
 auto WithCodec(tuttiDataType_t type, F f) {
-  switch (type) {
-    case tuttiInt8: return f(Itself<std::int8_t>());
-    case tuttiUint8: return f(Itself<std::uint8_t>());
-    case tuttiInt32: return f(Itself<std::int32_t>());
-    case tuttiUint32: return f(Itself<std::uint32_t>());
-    case tuttiInt64: return f(Itself<std::int64_t>());
-    case tuttiUint64: return f(Itself<std::uint64_t>());
-    case tuttiFloat32: return f(Itself<float>());
-    case tuttiFloat64: return f(Itself<double>());
-    case tuttiFloat16: return f(Lowp<Float16>());
-    case tuttiBfloat16: return f(Lowp<Bfloat16>());
-    case tuttiFloat8e4m3: return f(Lowp<Float8E4M3>());
-    default: return f(Lowp<Float8E5M2>());
-  }
+  return VisitDataType(type, [&]<typename Element>(std::type_identity<Element>) {
+    if constexpr (kIsFormat<Element>) {
+      return f(Lowp<Element>());
+    } else {
+      return f(Itself<Element>());
+    }
+  });
 }
 
 inline std::vector<std::byte> Reference(tuttiDataType_t type, tuttiRedOp_t op, const std::vector<const void*>& sources,

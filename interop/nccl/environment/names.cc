@@ -5,6 +5,7 @@
 #include <cctype>
 #include <string>
 
+#include "base/numbers/datatype.h"
 #include "interop/nccl/environment/choice_lists.h"
 
 namespace tutti::nccl {
@@ -29,9 +30,16 @@ const FunctionName& Find(std::string_view function) {
   return found == std::end(kFunctionsOfAll) ? kUnknown : *found;
 }
 
-constexpr std::array<const char*, tuttiNumTypes> kTypes = {
-    "ncclInt8",    "ncclUint8",   "ncclInt32",   "ncclUint32",   "ncclInt64",      "ncclUint64",
-    "ncclFloat16", "ncclFloat32", "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
+// "ncclFloat32": Tutti's names are NCCL's in small letters.
+std::array<std::string, tuttiNumTypes> AllTypeNames() {
+  std::array<std::string, tuttiNumTypes> names;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    names[i] = kDataTypes[i].name;
+    names[i].front() = static_cast<char>(std::toupper(static_cast<unsigned char>(names[i].front())));
+    names[i].insert(0, "nccl");
+  }
+  return names;
+}
 
 std::array<std::string, tuttiNumAlgorithms> AllAlgorithmNames() {
   std::array<std::string, tuttiNumAlgorithms> names;
@@ -58,7 +66,8 @@ const char* NcclAlgorithmName(tuttiAlgorithm_t algorithm) {
 }
 
 const char* NcclTypeName(tuttiDataType_t type) {
-  return type >= 0 && type < tuttiNumTypes ? kTypes[static_cast<std::size_t>(type)] : "?";
+  static const auto names = AllTypeNames();
+  return IsDataType(type) ? names[static_cast<std::size_t>(type)].c_str() : "?";
 }
 
 std::size_t TrafficOf(int function, std::size_t bytes, int nranks) {

@@ -1,5 +1,7 @@
 #include "elements.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 
@@ -8,37 +10,41 @@
 namespace tutti_python {
 namespace {
 
+// The elements that the library's types are, in the order of tuttiDataType_t.
+constexpr std::array<Element, tuttiNumTypes> kNative = {{{Kind::kSigned, 1},
+                                                         {Kind::kUnsigned, 1},
+                                                         {Kind::kSigned, 4},
+                                                         {Kind::kUnsigned, 4},
+                                                         {Kind::kSigned, 8},
+                                                         {Kind::kUnsigned, 8},
+                                                         {Kind::kFloat, 2},
+                                                         {Kind::kFloat, 4},
+                                                         {Kind::kFloat, 8},
+                                                         {Kind::kBfloat16, 2},
+                                                         {Kind::kFloat8E4M3, 1},
+                                                         {Kind::kFloat8E5M2, 1}}};
+
+// Floats that the buffer protocol cannot describe: the names of their dtypes, and their DLDataTypeCode of DLPack 1.1.
+struct NamedFloat {
+  Element element;
+  const char* name;
+  std::uint8_t dlpack;
+};
+constexpr NamedFloat kNamedFloats[] = {{{Kind::kBfloat16, 2}, "bfloat16", 4},
+                                       {{Kind::kFloat8E4M3, 1}, "float8_e4m3fn", 10},
+                                       {{Kind::kFloat8E5M2, 1}, "float8_e5m2", 12}};
+
 std::optional<tuttiDataType_t> NativeType(const Element& element) {
-  switch (element.kind) {
-    case Kind::kSigned:
-      switch (element.bytes) {
-        case 1: return tuttiInt8;
-        case 4: return tuttiInt32;
-        case 8: return tuttiInt64;
-        default: return std::nullopt;
-      }
-    case Kind::kUnsigned:
-      switch (element.bytes) {
-        case 1: return tuttiUint8;
-        case 4: return tuttiUint32;
-        case 8: return tuttiUint64;
-        default: return std::nullopt;
-      }
-    case Kind::kFloat:
-      switch (element.bytes) {
-        case 2: return tuttiFloat16;
-        case 4: return tuttiFloat32;
-        case 8: return tuttiFloat64;
-        default: return std::nullopt;
-      }
-    case Kind::kBfloat16: return tuttiBfloat16;
-    case Kind::kFloat8E4M3: return tuttiFloat8e4m3;
-    case Kind::kFloat8E5M2: return tuttiFloat8e5m2;
-    case Kind::kComplex:
-    case Kind::kBool:
-    case Kind::kOpaque: return std::nullopt;
-  }
-  return std::nullopt;
+  const auto* const found = std::ranges::find(kNative, element);
+  if (found == kNative.end()) return std::nullopt;
+  return static_cast<tuttiDataType_t>(found - kNative.begin());
+}
+
+// "int8, uint8, ..., float8_e5m2".
+std::string NativeNames() {
+  std::string names;
+  for (const auto& element : kNative) names += (names.empty() ? "" : ", ") + NameOf(element);
+  return names;
 }
 
 const char* NameOf(tuttiRedOp_t op) {
@@ -68,10 +74,8 @@ Reducer ReducedAs(const Element& element, tuttiRedOp_t op) {
   // Every byte but 0 is true. The least of several bytes is 0 exactly if one of them is; their product may be 256.
   if (element.kind == Kind::kBool && (op == tuttiProd || op == tuttiMin)) return {tuttiUint8, 1, tuttiMin};
   if (element.kind == Kind::kBool && op == tuttiMax) return {tuttiUint8, 1, tuttiMax};
-  Fail(tuttiInvalidArgument,
-       NameOf(element) + " has no operator " + NameOf(op) +
-           ": reductions take int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, "
-           "float8_e4m3fn and float8_e5m2; complex64 and complex128 with sum and avg; bool with prod, max and min");
+  Fail(tuttiInvalidArgument, NameOf(element) + " has no operator " + NameOf(op) + ": reductions take " + NativeNames() +
+                                 "; complex64 and complex128 with sum and avg; bool with prod, max and min");
 }
 
 std::optional<Element> ElementOfFormat(const char* format, std::size_t bytes) {
@@ -127,9 +131,9 @@ std::optional<Element> ElementOfTypestr(std::string_view typestr) {
 }
 
 std::optional<Element> ElementOfName(std::string_view name, std::size_t bytes) {
-  if (name == "bfloat16" && bytes == 2) return Element{Kind::kBfloat16, 2};
-  if (name == "float8_e4m3fn" && bytes == 1) return Element{Kind::kFloat8E4M3, 1};
-  if (name == "float8_e5m2" && bytes == 1) return Element{Kind::kFloat8E5M2, 1};
+  for (const auto& named : kNamedFloats) {
+    if (name == named.name && bytes == named.element.bytes) return named.element;
+  }
   // Types of other packages that hold plain numbers: they can be moved.
   for (const std::string_view prefix :
        {"float8_", "float6_", "float4_", "int4", "uint4", "int2", "uint2", "int1", "uint1"}) {
@@ -140,20 +144,20 @@ std::optional<Element> ElementOfName(std::string_view name, std::size_t bytes) {
 
 std::optional<Element> ElementOfDlpack(std::uint8_t code, std::uint8_t bits, std::uint16_t lanes) {
   // DLDataTypeCode of DLPack 1.1.
-  enum : std::uint8_t { kInt, kUint, kFloat, kBfloat = 4, kComplex, kBool, kFloat8E4M3Fn = 10, kFloat8E5M2 = 12 };
+  enum : std::uint8_t { kInt, kUint, kFloat, kComplex = 5, kBool };
   constexpr std::uint8_t kFirstFloat8 = 7, kLastFloat8 = 14;
   constexpr unsigned kBitsInByte = 8;
   if (lanes != 1 || bits == 0 || bits % kBitsInByte != 0) return std::nullopt;
   const std::size_t bytes = bits / kBitsInByte;
+  for (const auto& named : kNamedFloats) {
+    if (code == named.dlpack && bytes == named.element.bytes) return named.element;
+  }
   switch (code) {
     case kInt: return Element{Kind::kSigned, bytes};
     case kUint: return Element{Kind::kUnsigned, bytes};
     case kFloat: return Element{Kind::kFloat, bytes};
     case kComplex: return Element{Kind::kComplex, bytes};
     case kBool: return Element{Kind::kBool, bytes};
-    case kBfloat: return bytes == 2 ? std::optional(Element{Kind::kBfloat16, 2}) : std::nullopt;
-    case kFloat8E4M3Fn: return Element{Kind::kFloat8E4M3, 1};
-    case kFloat8E5M2: return Element{Kind::kFloat8E5M2, 1};
     default:
       if (code >= kFirstFloat8 && code <= kLastFloat8) return Element{Kind::kOpaque, bytes};
       return std::nullopt;
@@ -163,18 +167,17 @@ std::optional<Element> ElementOfDlpack(std::uint8_t code, std::uint8_t bits, std
 std::string NameOf(const Element& element) {
   constexpr std::size_t kBitsInByte = 8;
   const auto bits = std::to_string(element.bytes * kBitsInByte);
+  const auto* const named = std::ranges::find(kNamedFloats, element, &NamedFloat::element);
+  if (named != std::end(kNamedFloats)) return named->name;
   switch (element.kind) {
     case Kind::kSigned: return "int" + bits;
     case Kind::kUnsigned: return "uint" + bits;
     case Kind::kFloat: return "float" + bits;
-    case Kind::kBfloat16: return "bfloat16";
-    case Kind::kFloat8E4M3: return "float8_e4m3fn";
-    case Kind::kFloat8E5M2: return "float8_e5m2";
     case Kind::kComplex: return "complex" + bits;
     case Kind::kBool: return "bool";
     case Kind::kOpaque: return "an opaque element of " + bits + " bits";
+    default: return "an unknown element";
   }
-  return "an unknown element";
 }
 
 }  // namespace tutti_python
