@@ -190,7 +190,11 @@ double SimulateGroup() {
 }
 
 tuttiResult_t Submit(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream) {
-  auto place = stream == nullptr && RunsInCaller(handle) ? RunPlace{} : PlaceOf(handle, operation, stream);
+  // Most calls need none of what follows.
+  if (open_groups == 0 && stream == nullptr && operation.collective_call() && RunsInCaller(handle) &&
+      !CallsWait(handle))
+    return RunHere(handle, operation);
+  auto place = PlaceOf(handle, operation, stream);
   if (open_groups > 0) {
     ThisThreadsGroup().calls.push_back({handle.shared_from_this(), operation, std::move(place)});
     return tuttiSuccess;
