@@ -75,8 +75,8 @@ std::uint32_t SeedOf(const Surroundings& around) {
   return seed & 0xffffff;
 }
 
-// What an algorithm has no form for goes the selector's way, which the tests without an algorithm follow with every call.
-// So a third of such calls stays, to come between the algorithm's own on the same connections.
+// What an algorithm has no form for goes the selector's way, which the tests without an algorithm follow with every
+// call. So a third of such calls stays, to come between the algorithm's own on the same connections.
 void LeaveSomeOut(const std::string& algorithm, std::vector<Case>& cases) {
   if (algorithm.empty()) return;
   int others = 0;
