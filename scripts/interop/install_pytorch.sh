@@ -12,4 +12,5 @@ folder=$1
 version=${2:+==$2}
 shift 2
 [ -x "$folder/bin/python" ] || "${PYTHON:-python3}" -m venv "$folder"
-"$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir "torch$version" "$@"
+# --no-compile: Python compiles what is imported, a small part of 6,000 files.
+"$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-compile "torch$version" "$@"
