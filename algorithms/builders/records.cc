@@ -19,7 +19,7 @@ constexpr std::array<Record, tuttiNumAlgorithms> kRecords = {{
     {.algorithm = tuttiAlgorithmDirect,
      .name = "direct",
      .build = BuildDirect,
-     .forms = kEveryCollective,
+     .forms = kEveryScheduled,
      .most_ranks_reducing = kMaxReads,
      .symmetry = Symmetry::rotation,
      .rounding = Rounding::in_rank_order},
@@ -105,7 +105,7 @@ constexpr std::array<Record, tuttiNumAlgorithms> kRecords = {{
     {.algorithm = tuttiAlgorithmPeerMemory,
      .name = "peer_memory",
      .build = BuildPeerMemory,
-     .forms = kEveryCollective,
+     .forms = kEveryScheduled,
      .most_ranks = kMaxReads,  // and MostWrites
      .needs = {.one_launch = true},
      .lane_for_each_rank = SetOf(all_to_all),

@@ -13,14 +13,10 @@
 
 namespace tutti::builders {
 
-// A set of collectives.
-using CollectiveSet = unsigned;
 template <typename... Collectives>
 constexpr CollectiveSet SetOf(Collectives... collectives) {
   return ((1U << static_cast<unsigned>(collectives)) | ...);
 }
-constexpr bool Has(CollectiveSet set, Collective collective) { return (set & SetOf(collective)) != 0; }
-inline constexpr CollectiveSet kEveryCollective = (1U << kScheduledCollectives) - 1;
 
 // How the ranks' schedules resemble each other (representative_ranks.h).
 enum class Symmetry { none, rotation, exchange };

@@ -102,9 +102,8 @@ class Flow {
 
   // Where a buffer holds one rank's block, the file counts from that block's start.
   int BlockAt(const Rank& rank, const Instruction::Range& range, int i) const {
-    const bool alone = range.buffer == Buffer::input ? text_.collective == schedule::Collective::all_gather ||
-                                                           text_.collective == schedule::Collective::gather
-                                                     : text_.collective == schedule::Collective::reduce_scatter;
+    const Pattern& pattern = PatternOf(text_.collective);
+    const bool alone = (range.buffer == Buffer::input ? pattern.input : pattern.output).part == Part::own;
     return range.first + i + (alone ? rank.schedule.rank * rank.schedule.parts() : 0);
   }
 
@@ -236,7 +235,7 @@ class Flow {
   int NameOfLength(const Rank& rank, const Instruction& step, int i, const std::optional<Data>& data) const {
     const int block =
         data ? data->block : ((step.operation->reads ? step.source : step.destination).first + i) % text_.blocks;
-    if (text_.collective != schedule::Collective::all_to_all) return block;
+    if (!schedule::HasBlocksOfPairs(text_.collective)) return block;
     const int parts = rank.schedule.parts();
     return rank.schedule.rank * parts + block % parts;
   }

@@ -16,7 +16,7 @@ constexpr std::int64_t kProofEffort = 60'000'000;
 
 // Two chunks of every block, except one of the last block of a buffer (or of a rank).
 std::vector<int> TwoChunks(const schedule::Schedule& schedule) {
-  const bool exchange = schedule.collective == schedule::Collective::all_to_all;
+  const bool exchange = schedule::HasBlocksOfPairs(schedule.collective);
   const int period = schedule.pieces();
   std::vector<int> lengths(static_cast<std::size_t>(schedule.blocks) * (exchange ? schedule.nranks : 1), 2);
   for (std::size_t b = static_cast<std::size_t>(period) - 1; period > 1 && b < lengths.size();

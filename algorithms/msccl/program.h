@@ -1,7 +1,7 @@
 // Algorithms from a file: schedules that others wrote, in the XML format of MSCCL programs.
 //
 //   <algo name coll nchunksperloop ngpus inplace>     coll: allreduce, reducescatter, allgather, alltoall, broadcast,
-//     <gpu id i_chunks o_chunks s_chunks>             reduce, gather (the last three may have a root)
+//     <gpu id i_chunks o_chunks s_chunks>             reduce, gather, scatter (these may have a root)
 //       <tb id send recv chan>                        send, recv: the peers, -1 for none
 //         <step s type srcbuf srcoff dstbuf dstoff cnt depid deps hasdep/>
 //

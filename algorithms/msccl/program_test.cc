@@ -40,7 +40,7 @@ void ExpectHas(const std::string& message, const std::vector<std::string>& words
 TEST(Program, RightOnesAreProved) {
   for (const auto* name : {"all_pairs_all_reduce", "ring_all_gather", "hierarchical_all_reduce", "ring_reduce_scatter",
                            "two_step_all_to_all", "ring_all_reduce", "direct_all_to_all", "chain_broadcast",
-                           "chain_reduce", "star_gather", "pair_all_reduce"}) {
+                           "chain_reduce", "star_gather", "star_scatter", "pair_all_reduce"}) {
     Program program = Read(name);
     EXPECT_EQ(program.name, name);
     EXPECT_EQ(Prove(program), std::nullopt) << name;

@@ -19,17 +19,6 @@ constexpr std::array<Instruction::Operation, 9> kOperations = {{
     {"nop", false, false, false, false},  // wait only
 }};
 
-constexpr std::array<std::pair<std::string_view, schedule::Collective>, 8> kCollectives = {{
-    {"allreduce", schedule::Collective::all_reduce},
-    {"reducescatter", schedule::Collective::reduce_scatter},
-    {"reduce_scatter", schedule::Collective::reduce_scatter},
-    {"allgather", schedule::Collective::all_gather},
-    {"alltoall", schedule::Collective::all_to_all},
-    {"broadcast", schedule::Collective::broadcast},
-    {"reduce", schedule::Collective::reduce},
-    {"gather", schedule::Collective::gather},
-}};
-
 int Required(const xml::XmlElement& element, const char* attribute, int low, int high) {
   return static_cast<int>(element.RequiredInteger(attribute, low, high));
 }
@@ -68,11 +57,11 @@ class Reader {
     if (root.name() != "algo") root.Refuse("<{}> where <algo> is expected", root.name());
     text_.name = root.Text("name", "unnamed");
     const auto word = root.RequiredText("coll");
-    const auto known = std::ranges::find(kCollectives, word, [](const auto& each) { return each.first; });
-    if (known == kCollectives.end()) {
-      root.Refuse("coll must be allreduce, reducescatter, allgather, alltoall, broadcast, reduce or gather");
+    const auto collective = ScheduledCollectiveNamed(word);
+    if (!collective) {
+      root.Refuse("coll must be allreduce, reducescatter, allgather, alltoall, broadcast, reduce, gather or scatter");
     }
-    text_.collective = known->second;
+    text_.collective = *collective;
     const int n = nranks_ = RanksIn(root);
     text_.root = Optional(root, "root", 0, n - 1, 0);
     text_.blocks = Required(root, "nchunksperloop", 1, kMaxProgramBlocks);
@@ -96,16 +85,10 @@ class Reader {
   }
 
   int BlocksIn(Buffer buffer) const {
-    const int own = text_.blocks / nranks_;
-    switch (buffer) {
-      case Buffer::input:
-        return text_.collective == schedule::Collective::all_gather || text_.collective == schedule::Collective::gather
-                   ? own
-                   : text_.blocks;
-      case Buffer::output: return text_.collective == schedule::Collective::reduce_scatter ? own : text_.blocks;
-      case Buffer::scratch: break;
-    }
-    return text_.ranks.back().scratch;
+    if (buffer == Buffer::scratch) return text_.ranks.back().scratch;
+    const Pattern& pattern = PatternOf(text_.collective);
+    const Side& side = buffer == Buffer::input ? pattern.input : pattern.output;
+    return side.part == Part::own ? text_.blocks / nranks_ : text_.blocks;
   }
 
   void ReadRank(const xml::XmlElement& gpu) {

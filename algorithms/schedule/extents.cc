@@ -11,9 +11,7 @@ namespace {
 constexpr std::size_t kBlockUnit = 64;
 
 // Whether the output has all ranks' blocks and the input one rank's; for others it is the other way round.
-bool OutputHasAll(Collective collective) {
-  return collective == Collective::all_gather || collective == Collective::gather;
-}
+bool OutputHasAll(Collective collective) { return PatternOf(collective).output.part == Part::all; }
 
 // `bytes` cut into `blocks` parts.
 Extents CutBuffer(int blocks, std::size_t bytes) {
@@ -45,7 +43,7 @@ Extents UniformExtents(Collective collective, int nranks, int blocks, std::size_
       alone.push_back(block.input_offset[part]);
     }
   }
-  if (collective == Collective::all_to_all) {
+  if (HasBlocksOfPairs(collective)) {
     auto extents = PairwiseExtents(lengths, places, lengths, places);
     extents.pairwise = false;
     return extents;

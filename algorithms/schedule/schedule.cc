@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
-
 namespace tutti::schedule {
 namespace {
 
@@ -39,14 +37,6 @@ std::string Spell(const std::vector<Operand>& operands, bool written) {
 }
 
 }  // namespace
-
-std::string_view NameOf(Collective collective) {
-  static constexpr std::array<std::string_view, 14> kNames = {
-      "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather",
-      "scatter",    "barrier",        "send",       "receive",    "put",       "signal", "wait_signal"};
-  const auto index = static_cast<std::size_t>(collective);
-  return index < kNames.size() ? kNames[index] : "unknown";
-}
 
 std::string ToString(const Step& step) {
   std::string text = Spell(step.reads, false) + " -> " + Spell(step.writes, true);

@@ -45,40 +45,20 @@
 #include <string_view>
 #include <vector>
 
+#include "base/collectives/collective.h"
 #include "tutti/tutti.h"
 
 namespace tutti::schedule {
 
-enum class Collective : std::uint8_t {
-  all_reduce,
-  reduce_scatter,
-  all_gather,
-  all_to_all,
-  broadcast,
-  reduce,
-  gather,
-  scatter,
-  barrier,
-  send,
-  receive,
-  put,  // these three have no schedule: the peer takes no part in them
-  signal,
-  wait_signal,
-};
-inline constexpr int kScheduledCollectives = 8;  // all_reduce .. scatter; the rest are built from these or are one step
-
-std::string_view NameOf(Collective collective);
-constexpr bool IsReducing(Collective c) {
-  return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
-}
-constexpr bool IsMessage(Collective c) { return c == Collective::send || c == Collective::receive; }
-constexpr bool IsOneSided(Collective c) { return c >= Collective::put && c <= Collective::wait_signal; }
-constexpr bool HasBlocksOfRanks(Collective c) {
-  return c != Collective::all_reduce && c != Collective::broadcast && c != Collective::reduce;
-}
-constexpr bool HasRoot(Collective c) {
-  return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather || c == Collective::scatter;
-}
+using tutti::Collective;
+using tutti::HasBlocksOfPairs;
+using tutti::HasBlocksOfRanks;
+using tutti::HasRoot;
+using tutti::IsMessage;
+using tutti::IsOneSided;
+using tutti::IsReducing;
+using tutti::kScheduledCollectives;
+using tutti::NameOf;
 
 enum class OperandKind : std::uint8_t {
   input,         // block of the user's input

@@ -87,7 +87,7 @@ std::optional<std::string> SymbolicRun::Run() {
 int SymbolicRun::LengthOf(int rank, int block, int chunk) const {
   if (lengths_ == nullptr) return chunk == 0 ? 1 : 0;
   int index = block;
-  if (ranks_.front().collective == Collective::all_to_all) {
+  if (HasBlocksOfPairs(ranks_.front().collective)) {
     const int parts = ranks_.front().parts();
     const int received = block - blocks_;  // from rank received / parts
     index = block < blocks_ ? rank * blocks_ + block : received / parts * blocks_ + rank * parts + received % parts;
@@ -262,7 +262,7 @@ void SymbolicRun::Order(Actor& actor, const Step& step) {
 // A block of the input or output must be as long as the block that the step says it moves.
 void SymbolicRun::CheckLength(const Actor& actor, const Operand& operand, int length) const {
   if (operand.kind != OperandKind::input && operand.kind != OperandKind::output) return;
-  const bool received = operand.kind == OperandKind::output && ranks_.front().collective == Collective::all_to_all;
+  const bool received = operand.kind == OperandKind::output && HasBlocksOfPairs(ranks_.front().collective);
   const int owner = operand.peer != -1 ? operand.peer : actor.rank;
   const int own = LengthOf(owner, operand.block + (received ? blocks_ : 0), actor.chunk);
   if (own == length) return;

@@ -80,10 +80,10 @@ void SymbolicRun::MergeAll() {
 
 void SymbolicRun::CheckOutputs(Rank& rank, int number) {
   const Schedule& schedule = ranks_[number];
-  const bool all_to_all = schedule.collective == Collective::all_to_all;
+  const bool of_pairs = HasBlocksOfPairs(schedule.collective);
   for (int b = 0; b < blocks_; ++b) {
     if (!HasOutput(schedule, b)) continue;
-    for (int chunk = 0; chunk < chunks_ && LengthOf(number, all_to_all ? blocks_ + b : b, chunk) > 0; ++chunk) {
+    for (int chunk = 0; chunk < chunks_ && LengthOf(number, of_pairs ? blocks_ + b : b, chunk) > 0; ++chunk) {
       const Id value = CellOf(number, Out(b), chunk).value();
       const auto wrong = [&](const std::string& what) {
         const Event& last = CellOf(number, Out(b), chunk).last_write();
@@ -102,9 +102,8 @@ void SymbolicRun::CheckOutputs(Rank& rank, int number) {
         continue;
       }
       const int parts = schedule.parts();
-      const bool from_root = HasRoot(schedule.collective) && schedule.collective != Collective::gather;
-      const int source = from_root ? schedule.root : b / parts;
-      const Id expected = expressions_.Of({rank.operation, source, all_to_all ? number * parts + b % parts : b, chunk});
+      const int source = PatternOf(schedule.collective).input.of_root ? schedule.root : b / parts;
+      const Id expected = expressions_.Of({rank.operation, source, of_pairs ? number * parts + b % parts : b, chunk});
       if (value != expected) {
         wrong(fmt::format("it should be {} of the same chunk and operation", expressions_.ToString(expected)));
       }

@@ -45,7 +45,7 @@ class RankRules {
   }
 
   std::string CheckStep(const Step& step, const std::vector<Lane>& lanes) {
-    const int blocks = schedule_.collective == Collective::all_to_all ? 2 * schedule_.blocks : schedule_.blocks;
+    const int blocks = HasBlocksOfPairs(schedule_.collective) ? 2 * schedule_.blocks : schedule_.blocks;
     if (step.block < 0 || step.block >= blocks) return fmt::format("there is no block {}", step.block);
     if (step.reads.empty() || step.writes.empty()) return "a step must have at least one read and one write";
     if (Size(step.reads) > kMaxReads || Size(step.writes) > MostWrites(schedule_)) {
@@ -164,29 +164,22 @@ std::optional<std::string> TeamRules(std::span<const Schedule> ranks, const Sche
   return std::nullopt;
 }
 
+bool Holds(const Side& side, const Schedule& schedule, int block, int rank) {
+  if (side.of_root) return rank == schedule.root;
+  return side.part != Part::own || block / schedule.parts() == rank;
+}
+
 }  // namespace
 
 bool HasInput(const Schedule& schedule, int block) { return HasInput(schedule, block, schedule.rank); }
 bool HasOutput(const Schedule& schedule, int block) { return HasOutput(schedule, block, schedule.rank); }
 
 bool HasInput(const Schedule& schedule, int block, int rank) {
-  switch (schedule.collective) {
-    case Collective::all_gather:
-    case Collective::gather: return block / schedule.parts() == rank;
-    case Collective::broadcast:
-    case Collective::scatter: return rank == schedule.root;
-    default: return true;
-  }
+  return Holds(PatternOf(schedule.collective).input, schedule, block, rank);
 }
 
 bool HasOutput(const Schedule& schedule, int block, int rank) {
-  switch (schedule.collective) {
-    case Collective::reduce_scatter:
-    case Collective::scatter: return block / schedule.parts() == rank;
-    case Collective::reduce:
-    case Collective::gather: return rank == schedule.root;
-    default: return true;
-  }
+  return Holds(PatternOf(schedule.collective).output, schedule, block, rank);
 }
 
 std::string Spell(const Schedule& schedule, const Site& site) {

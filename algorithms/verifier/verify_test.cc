@@ -74,7 +74,7 @@ std::string NameOfKind(const ::testing::TestParamInfo<Kind>& info) {
 }
 
 bool PassesBlocksOn(const Kind& kind) {
-  return builders::Has(builders::RecordOf(kind.algorithm).passes_blocks_on, kind.collective);
+  return Has(builders::RecordOf(kind.algorithm).passes_blocks_on, kind.collective);
 }
 
 bool PostsWhereItCan(tuttiAlgorithm_t algorithm) {

@@ -159,7 +159,7 @@ const std::vector<Kind>& AllKinds() {
       const auto collective = static_cast<schedule::Collective>(c);
       all->push_back({collective});
       if (schedule::IsReducing(collective)) all->push_back({collective, true});
-      if (collective == schedule::Collective::all_to_all) all->push_back({collective, false, true});
+      if (schedule::HasBlocksOfPairs(collective)) all->push_back({collective, false, true});
     }
     return all;
   });
@@ -176,16 +176,10 @@ std::string ToString(const Kind& kind) {
 }
 
 schedule::Collective ParseCollective(std::string_view word) {
-  const auto letters = [](std::string_view name) {
-    std::string only(name);
-    std::erase(only, '_');
-    return only;
-  };
+  if (const auto collective = ScheduledCollectiveNamed(word)) return *collective;
   std::vector<std::string_view> names;
-  for (int c = 0; c < schedule::kScheduledCollectives; ++c) {
-    names.push_back(schedule::NameOf(static_cast<schedule::Collective>(c)));
-    if (letters(names.back()) == letters(word)) return static_cast<schedule::Collective>(c);
-  }
+  for (int c = 0; c < schedule::kScheduledCollectives; ++c)
+    names.push_back(kCollectives[static_cast<std::size_t>(c)].name);
   Throw(tuttiInvalidArgument, "collective {} is unknown; known are {}", Quoted(word), fmt::join(names, ", "));
 }
 
@@ -194,11 +188,11 @@ std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Tu
   if (record.needs.one_launch && !tuning.one_launch) return "does not support ranks that share no process and GPU";
   if (record.needs.a_switch) {
     if (!tuning.in_switch) return "does not support ranks without a switch that adds between their GPUs (NVLink SHARP)";
-    if (tuning.where.nodes() > 1 && !builders::Has(record.across_switches, kind.collective)) {
+    if (tuning.where.nodes() > 1 && !Has(record.across_switches, kind.collective)) {
       return "does not support ranks at several switches";
     }
   }
-  const bool lane_for_each_rank = builders::Has(record.lane_for_each_rank, kind.collective);
+  const bool lane_for_each_rank = Has(record.lane_for_each_rank, kind.collective);
   if (lane_for_each_rank && tuning.most_lanes != 0 && tuning.nranks > tuning.most_lanes) {
     return "has a thread block for every pair of ranks, and the GPU has not so many";
   }
@@ -209,7 +203,7 @@ std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Tu
   }
   if (!builders::Supports(algorithm, kind.collective, tuning.nranks))
     return "does not support it on this number of ranks";
-  if (kind.pairwise && builders::Has(record.passes_blocks_on, kind.collective))
+  if (kind.pairwise && Has(record.passes_blocks_on, kind.collective))
     return "forwards blocks whose lengths only other ranks know";
   if (!tuning.one_host && record.needs.posts) return "needs all ranks on one host";
   if (schedule::IsReducing(kind.collective) && tuning.deterministic &&

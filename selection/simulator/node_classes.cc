@@ -110,8 +110,8 @@ std::optional<NodeClasses> FindNodeClasses(tuttiAlgorithm_t algorithm, schedule:
   if (!Even(rank_layout)) return std::nullopt;
   const auto& record = builders::RecordOf(algorithm);
   if (record.needs.a_switch && rank_layout.nodes() == 1) return OneForAll(1);
-  if (builders::Has(record.nodes_differ, collective)) return std::nullopt;
-  if (collective == schedule::Collective::all_reduce) {
+  if (Has(record.nodes_differ, collective)) return std::nullopt;
+  if (PatternOf(collective).reduces_for_all()) {
     switch (record.trees) {
       case builders::Trees::of_ranks: return ClassesOfTree(rank_layout.ranks_on, rank_layout.nranks());
       case builders::Trees::of_nodes: return ClassesOfTree(Themselves(rank_layout.nodes()), rank_layout.nodes());

@@ -13,10 +13,10 @@ double Footprint(const cost_model::Machine& machine, schedule::Collective collec
                  const schedule::Extents& extents) {
   const auto sum = static_cast<double>(std::accumulate(extents.length.begin(), extents.length.end(), std::size_t{0}));
   const auto longest = static_cast<double>(*std::max_element(extents.length.begin(), extents.length.end()));
-  // all_to_all's extents name both sides' blocks already.
-  const double per_rank = !schedule::HasBlocksOfRanks(collective)          ? 2 * sum
-                          : collective == schedule::Collective::all_to_all ? sum
-                                                                           : sum + longest;
+  // The extents of blocks of pairs name both sides' already.
+  const double per_rank = !schedule::HasBlocksOfRanks(collective)  ? 2 * sum
+                          : schedule::HasBlocksOfPairs(collective) ? sum
+                                                                   : sum + longest;
   std::size_t ranks = 0;
   for (const auto& node : machine.rank_layout().ranks_on) ranks = std::max(ranks, node.size());
   return static_cast<double>(ranks) * per_rank;

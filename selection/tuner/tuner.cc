@@ -66,15 +66,11 @@ const cost_model::CostModel& Tuner::CostModelOf(tuttiAlgorithm_t algorithm, sche
 std::size_t Tuner::Footprint(schedule::Collective collective, std::size_t bytes) const {
   const std::size_t ranks = machine_.ranks_of_fullest_node();
   const auto n = static_cast<std::size_t>(tuning_.nranks);
-  switch (collective) {
-    case schedule::Collective::all_reduce:
-    case schedule::Collective::broadcast:
-    case schedule::Collective::reduce: return 2 * bytes * ranks;
-    case schedule::Collective::all_to_all: return 2 * n * bytes * ranks;
-    case schedule::Collective::gather:
-    case schedule::Collective::scatter: return 2 * n * bytes;
-    default: return (n + 1) * bytes * ranks;
-  }
+  const Pattern& pattern = PatternOf(collective);
+  // All blocks of the root, and one of every rank.
+  if (pattern.has_root() && pattern.has_blocks_of_ranks()) return 2 * n * bytes;
+  const auto blocks = [&](const Side& side) { return side.part == Part::all ? n : 1; };
+  return (blocks(pattern.input) + blocks(pattern.output)) * bytes * ranks;
 }
 
 double Tuner::Microseconds(const cost_model::Candidate& candidate, const cost_model::Kind& kind, std::size_t bytes) {

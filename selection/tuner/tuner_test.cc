@@ -80,8 +80,7 @@ TEST(Select, AlwaysAnswersWithSomethingThatWorks) {
           if (forced != 0 && builders::Supports(static_cast<tuttiAlgorithm_t>(forced), kind.collective, nranks)) {
             const bool passed_over =
                 kind.pairwise &&
-                builders::Has(builders::RecordOf(static_cast<tuttiAlgorithm_t>(forced)).passes_blocks_on,
-                              kind.collective);
+                Has(builders::RecordOf(static_cast<tuttiAlgorithm_t>(forced)).passes_blocks_on, kind.collective);
             EXPECT_EQ(candidate.algorithm == forced, !passed_over) << cost_model::ToString(kind) << ' ' << nranks;
           }
         }

@@ -32,17 +32,6 @@ plan::Operation Make(schedule::Collective collective, const Buffers& buffers) {
   return operation;
 }
 
-// Equal-sized buffers, in place if they are the same.
-plan::Operation MakeSymmetric(schedule::Collective collective, const Buffers& buffers, std::size_t blocks) {
-  CheckType(buffers.type);
-  const auto bytes = CheckedBytes("count", buffers.count, blocks, buffers.type);
-  CheckPointer("sendbuff", buffers.send, bytes, buffers.type);
-  CheckPointer("recvbuff", buffers.receive, bytes, buffers.type);
-  auto operation = Make(collective, buffers);
-  operation.in_place = CheckOverlap({buffers.send, bytes}, {buffers.receive, bytes}, buffers.send, buffers.receive);
-  return operation;
-}
-
 std::span<const std::size_t> CheckArray(const char* name, const std::size_t* array, const Caller& caller) {
   if (array == nullptr) Throw(tuttiInvalidArgument, "{} is NULL; it must hold {} numbers", name, caller.nranks);
   return {array, static_cast<std::size_t>(caller.nranks)};
@@ -98,90 +87,35 @@ void CheckBlocksApart(std::span<const Range> sends, std::vector<Range> receives)
   }
 }
 
-// The rooted collectives. Every rank has one block of `buffers.count` elements on one side; on the other side only the
-// root has `blocks` of them, and the other ranks' argument is ignored.
-plan::Operation MakeRooted(schedule::Collective collective, const Caller& caller, const Buffers& buffers, int root,
-                           bool root_receives, std::size_t blocks) {
-  CheckRank("root", root, caller);
-  CheckType(buffers.type);
-  const auto all = CheckedBytes("count", buffers.count, blocks, buffers.type);
-  const auto each = all / blocks;
-  const bool is_root = caller.rank == root;
-  Buffers used = buffers;
-  if (!is_root && root_receives) used.receive = nullptr;
-  if (!is_root && !root_receives) used.send = nullptr;
-  const auto send_bytes = root_receives ? each : all;
-  const auto receive_bytes = root_receives ? all : each;
-  if (is_root || root_receives) CheckPointer("sendbuff", used.send, send_bytes, used.type);
-  if (is_root || !root_receives) CheckPointer("recvbuff", used.receive, receive_bytes, used.type);
-  auto operation = Make(collective, used);
-  operation.root = root;
-  if (!is_root) return operation;
-  // In place, the root's own block stays where it is.
-  const std::size_t own = blocks == 1 ? 0 : static_cast<std::size_t>(root) * each;
-  operation.in_place = CheckOverlap({used.send, send_bytes}, {used.receive, receive_bytes},
-                                    At(used.send, root_receives ? 0 : own), At(used.receive, root_receives ? own : 0));
-  return operation;
-}
-
 }  // namespace
 
-plan::Operation CheckedAllReduce(const Caller&, const Buffers& buffers, tuttiRedOp_t op) {
-  auto operation = MakeSymmetric(schedule::Collective::all_reduce, buffers, 1);
-  CheckOp(op);
-  operation.op = op;
+plan::Operation CheckedCollective(const Caller& caller, const plan::PlainCall& call) {
+  const CollectiveRecord& record = RecordOf(call.collective);
+  const Pattern& pattern = record.pattern;
+  if (pattern.has_root()) CheckRank("root", call.root, caller);
+  CheckType(call.type);
+  if (pattern.reduces) CheckOp(call.op);
+  const auto holds_all = [](const Side& side) { return side.part == Part::all; };
+  const auto blocks =
+      holds_all(pattern.input) || holds_all(pattern.output) ? static_cast<std::size_t>(caller.nranks) : 1;
+  const auto all = CheckedBytes(record.count_name, call.count, blocks, call.type);
+  const auto has = [&](const Side& side) { return !side.of_root || caller.rank == call.root; };
+  const Range send{has(pattern.input) ? call.input : nullptr, holds_all(pattern.input) ? all : all / blocks};
+  const Range receive{has(pattern.output) ? call.output : nullptr, holds_all(pattern.output) ? all : all / blocks};
+  if (has(pattern.input)) CheckPointer("sendbuff", send.begin, send.bytes, call.type);
+  if (has(pattern.output)) CheckPointer("recvbuff", receive.begin, receive.bytes, call.type);
+  auto operation =
+      Make(call.collective, {send.begin, has(pattern.output) ? call.output : nullptr, call.count, call.type});
+  if (pattern.reduces) operation.op = call.op;
+  if (pattern.has_root()) operation.root = call.root;
+  if (!has(pattern.input) || !has(pattern.output)) return operation;
+  // In place, the rank's own block lies where it has its place among all.
+  const auto own_in = [&](const Side& side, const Side& other) {
+    return holds_all(side) && other.part == Part::own ? static_cast<std::size_t>(caller.rank) * (all / blocks) : 0;
+  };
+  operation.in_place = CheckOverlap(send, receive, At(send.begin, own_in(pattern.input, pattern.output)),
+                                    At(receive.begin, own_in(pattern.output, pattern.input)));
   return operation;
-}
-
-plan::Operation CheckedReduce(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op, int root) {
-  auto operation = MakeRooted(schedule::Collective::reduce, caller, buffers, root, true, 1);
-  CheckOp(op);
-  operation.op = op;
-  return operation;
-}
-
-plan::Operation CheckedBroadcast(const Caller& caller, const Buffers& buffers, int root) {
-  return MakeRooted(schedule::Collective::broadcast, caller, buffers, root, false, 1);
-}
-
-plan::Operation CheckedReduceScatter(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op) {
-  CheckType(buffers.type);
-  CheckOp(op);
-  const auto n = static_cast<std::size_t>(caller.nranks);
-  const auto all = CheckedBytes("recvcount", buffers.count, n, buffers.type);
-  CheckPointer("sendbuff", buffers.send, all, buffers.type);
-  CheckPointer("recvbuff", buffers.receive, all / n, buffers.type);
-  auto operation = Make(schedule::Collective::reduce_scatter, buffers);
-  operation.in_place =
-      CheckOverlap({buffers.send, all}, {buffers.receive, all / n},
-                   At(buffers.send, static_cast<std::size_t>(caller.rank) * (all / n)), buffers.receive);
-  operation.op = op;
-  return operation;
-}
-
-plan::Operation CheckedAllGather(const Caller& caller, const Buffers& buffers) {
-  CheckType(buffers.type);
-  const auto n = static_cast<std::size_t>(caller.nranks);
-  const auto all = CheckedBytes("sendcount", buffers.count, n, buffers.type);
-  CheckPointer("sendbuff", buffers.send, all / n, buffers.type);
-  CheckPointer("recvbuff", buffers.receive, all, buffers.type);
-  auto operation = Make(schedule::Collective::all_gather, buffers);
-  operation.in_place = CheckOverlap({buffers.send, all / n}, {buffers.receive, all}, buffers.send,
-                                    At(buffers.receive, static_cast<std::size_t>(caller.rank) * (all / n)));
-  return operation;
-}
-
-plan::Operation CheckedAllToAll(const Caller& caller, const Buffers& buffers) {
-  return MakeSymmetric(schedule::Collective::all_to_all, buffers, static_cast<std::size_t>(caller.nranks));
-}
-
-plan::Operation CheckedGather(const Caller& caller, const Buffers& buffers, int root) {
-  return MakeRooted(schedule::Collective::gather, caller, buffers, root, true, static_cast<std::size_t>(caller.nranks));
-}
-
-plan::Operation CheckedScatter(const Caller& caller, const Buffers& buffers, int root) {
-  return MakeRooted(schedule::Collective::scatter, caller, buffers, root, false,
-                    static_cast<std::size_t>(caller.nranks));
 }
 
 plan::Operation CheckedSend(const Caller& caller, const Buffers& buffers, int peer) {

@@ -21,14 +21,8 @@ struct Buffers {
   tuttiDataType_t type;
 };
 
-plan::Operation CheckedAllReduce(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op);
-plan::Operation CheckedReduce(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op, int root);
-plan::Operation CheckedBroadcast(const Caller& caller, const Buffers& buffers, int root);
-plan::Operation CheckedReduceScatter(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op);
-plan::Operation CheckedAllGather(const Caller& caller, const Buffers& buffers);
-plan::Operation CheckedAllToAll(const Caller& caller, const Buffers& buffers);
-plan::Operation CheckedGather(const Caller& caller, const Buffers& buffers, int root);
-plan::Operation CheckedScatter(const Caller& caller, const Buffers& buffers, int root);
+// A collective without vectors or tensors; what a rank other than the root passes for a side of the root is ignored.
+plan::Operation CheckedCollective(const Caller& caller, const plan::PlainCall& call);
 plan::Operation CheckedSend(const Caller& caller, const Buffers& buffers, int peer);
 plan::Operation CheckedReceive(const Caller& caller, const Buffers& buffers, int peer);
 

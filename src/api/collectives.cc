@@ -63,6 +63,14 @@ tuttiResult_t Reducing(tuttiComm* handle, tuttiStream_t stream, const plan::Plai
   });
 }
 
+tuttiResult_t Plain(tuttiComm* handle, tuttiStream_t stream, const plan::PlainCall& call) {
+  return Reducing(handle, stream, &call, call.op, call.type, [&](const Caller& caller, tuttiRedOp_t op) {
+    plan::PlainCall plain = call;
+    plain.op = op;
+    return CheckedCollective(caller, plain);
+  });
+}
+
 // Runs what closes a group of this thread, between the extension's hooks.
 template <typename Body>
 tuttiResult_t EndingAGroup(Body&& body) {
@@ -84,26 +92,17 @@ using namespace tutti::api;  // NOLINT
 
 tuttiResult_t tuttiAllReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
                              tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
-  const plan::PlainCall call{schedule::Collective::all_reduce, sendbuff, recvbuff, count, datatype, op};
-  return Reducing(comm, stream, &call, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
-    return CheckedAllReduce(caller, {sendbuff, recvbuff, count, datatype}, plain);
-  });
+  return Plain(comm, stream, {schedule::Collective::all_reduce, sendbuff, recvbuff, count, datatype, op});
 }
 
 tuttiResult_t tuttiReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, tuttiRedOp_t op,
                           int root, tuttiComm_t comm, tuttiStream_t stream) {
-  const plan::PlainCall call{schedule::Collective::reduce, sendbuff, recvbuff, count, datatype, op, root};
-  return Reducing(comm, stream, &call, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
-    return CheckedReduce(caller, {sendbuff, recvbuff, count, datatype}, plain, root);
-  });
+  return Plain(comm, stream, {schedule::Collective::reduce, sendbuff, recvbuff, count, datatype, op, root});
 }
 
 tuttiResult_t tuttiReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, tuttiDataType_t datatype,
                                  tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
-  const plan::PlainCall call{schedule::Collective::reduce_scatter, sendbuff, recvbuff, recvcount, datatype, op};
-  return Reducing(comm, stream, &call, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
-    return CheckedReduceScatter(caller, {sendbuff, recvbuff, recvcount, datatype}, plain);
-  });
+  return Plain(comm, stream, {schedule::Collective::reduce_scatter, sendbuff, recvbuff, recvcount, datatype, op});
 }
 
 tuttiResult_t tuttiReduceScatterV(const void* sendbuff, void* recvbuff, const size_t* recvcounts,
@@ -115,10 +114,7 @@ tuttiResult_t tuttiReduceScatterV(const void* sendbuff, void* recvbuff, const si
 
 tuttiResult_t tuttiBroadcast(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, int root,
                              tuttiComm_t comm, tuttiStream_t stream) {
-  const plan::PlainCall call{schedule::Collective::broadcast, sendbuff, recvbuff, count, datatype, tuttiSum, root};
-  return Call(comm, stream, &call, [&](const Caller& caller) {
-    return CheckedBroadcast(caller, {sendbuff, recvbuff, count, datatype}, root);
-  });
+  return Plain(comm, stream, {schedule::Collective::broadcast, sendbuff, recvbuff, count, datatype, tuttiSum, root});
 }
 
 tuttiResult_t tuttiBcast(void* buff, size_t count, tuttiDataType_t datatype, int root, tuttiComm_t comm,
@@ -128,10 +124,7 @@ tuttiResult_t tuttiBcast(void* buff, size_t count, tuttiDataType_t datatype, int
 
 tuttiResult_t tuttiAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, tuttiDataType_t datatype,
                              tuttiComm_t comm, tuttiStream_t stream) {
-  const plan::PlainCall call{schedule::Collective::all_gather, sendbuff, recvbuff, sendcount, datatype};
-  return Call(comm, stream, &call, [&](const Caller& caller) {
-    return CheckedAllGather(caller, {sendbuff, recvbuff, sendcount, datatype});
-  });
+  return Plain(comm, stream, {schedule::Collective::all_gather, sendbuff, recvbuff, sendcount, datatype});
 }
 
 tuttiResult_t tuttiAllGatherV(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t* recvcounts,
@@ -144,10 +137,7 @@ tuttiResult_t tuttiAllGatherV(const void* sendbuff, size_t sendcount, void* recv
 
 tuttiResult_t tuttiAlltoAll(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
                             tuttiComm_t comm, tuttiStream_t stream) {
-  const plan::PlainCall call{schedule::Collective::all_to_all, sendbuff, recvbuff, count, datatype};
-  return Call(comm, stream, &call, [&](const Caller& caller) {
-    return CheckedAllToAll(caller, {sendbuff, recvbuff, count, datatype});
-  });
+  return Plain(comm, stream, {schedule::Collective::all_to_all, sendbuff, recvbuff, count, datatype});
 }
 
 tuttiResult_t tuttiAlltoAllV(const void* sendbuff, const size_t* sendcounts, const size_t* senddispls, void* recvbuff,
@@ -184,18 +174,12 @@ tuttiResult_t tuttiAlltoAllTensor(const void* sendbuff, const tuttiTensorLayout_
 
 tuttiResult_t tuttiGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, int root,
                           tuttiComm_t comm, tuttiStream_t stream) {
-  const plan::PlainCall call{schedule::Collective::gather, sendbuff, recvbuff, count, datatype, tuttiSum, root};
-  return Call(comm, stream, &call, [&](const Caller& caller) {
-    return CheckedGather(caller, {sendbuff, recvbuff, count, datatype}, root);
-  });
+  return Plain(comm, stream, {schedule::Collective::gather, sendbuff, recvbuff, count, datatype, tuttiSum, root});
 }
 
 tuttiResult_t tuttiScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, int root,
                            tuttiComm_t comm, tuttiStream_t stream) {
-  const plan::PlainCall call{schedule::Collective::scatter, sendbuff, recvbuff, count, datatype, tuttiSum, root};
-  return Call(comm, stream, &call, [&](const Caller& caller) {
-    return CheckedScatter(caller, {sendbuff, recvbuff, count, datatype}, root);
-  });
+  return Plain(comm, stream, {schedule::Collective::scatter, sendbuff, recvbuff, count, datatype, tuttiSum, root});
 }
 
 tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream) {

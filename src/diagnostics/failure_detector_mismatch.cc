@@ -102,9 +102,7 @@ bool FailureDetector::NeedsUs(int rank, const RecordedCall& theirs) const {
   const plan::Operation call = plan::UnpackCall(theirs.call, theirs.count);
   if (!plan::MayEndAlone(call)) return true;
   if (!schedule::HasRoot(call.collective) || call.count == 0) return false;
-  const bool gathers =
-      call.collective == schedule::Collective::gather || call.collective == schedule::Collective::reduce;
-  return gathers ? call.root == rank : call.root == fabric_.rank();
+  return PatternOf(call.collective).output.of_root ? call.root == rank : call.root == fabric_.rank();
 }
 
 // Whether `rank` publishes that it waits for this rank in a collective that this rank has not begun, or for a rank that
@@ -119,8 +117,8 @@ bool FailureDetector::AwaitsUs(int rank) const {
     if (!newest || newest->done() || !IsCollective(*newest) || newest->sequence <= begun) return false;
     rank = ring::AwaitedIn(control.awaits.load(std::memory_order_acquire), newest->index);
     if (rank == fabric_.rank()) return true;
-    // In an all-to-all the pairs are independent: the awaited rank's own wait does not matter.
-    if (CollectiveOf(*newest) == schedule::Collective::all_to_all) return false;
+    // Blocks of pairs are independent: the awaited rank's own wait does not matter.
+    if (schedule::HasBlocksOfPairs(CollectiveOf(*newest))) return false;
   }
   return false;
 }

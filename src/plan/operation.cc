@@ -65,7 +65,7 @@ std::string DescribeCall(std::uint64_t packed, std::uint64_t count) {
   if (!vector_counts) {
     text += fmt::format("count={}", count);
   } else {
-    text += call.collective == schedule::Collective::all_to_all ? "counts per pair" : "counts per rank";
+    text += schedule::HasBlocksOfPairs(call.collective) ? "counts per pair" : "counts per rank";
   }
   text += fmt::format(", {}", NameOf(call.type));
   if (schedule::IsReducing(call.collective)) text += fmt::format(", {}", call.scaled ? "premulsum" : NameOf(call.op));

@@ -43,7 +43,7 @@ bool BoundPlan::StreamsOutput(const Operation& asked) const {
   // cores touched five times the 24 MiB that they count on; from ten times on, 4 and 8 ranks were slower, 2 were not
   // (docs/notebook/performance/tried.md).
   constexpr std::size_t kInPlace = 8;
-  const bool overwrites = asked.in_place && asked.collective == schedule::Collective::all_reduce;
+  const bool overwrites = asked.in_place && PatternOf(asked.collective).reduces_for_all();
   return touched / (overwrites ? kInPlace : 1) > cached;
 }
 

@@ -39,11 +39,7 @@ std::size_t BytesOfBlock(schedule::Collective collective, std::size_t bytes, int
                                                 : bytes;
 }
 
-double BusFactor(schedule::Collective collective, int ranks) {
-  const double n = ranks;
-  if (collective == schedule::Collective::all_reduce) return 2 * (n - 1) / n;
-  return collective == schedule::Collective::broadcast || collective == schedule::Collective::reduce ? 1 : (n - 1) / n;
-}
+double BusFactor(schedule::Collective collective, int ranks) { return PatternOf(collective).bus_factor(ranks); }
 
 double AlgorithmBandwidth(std::size_t bytes, double us) {
   constexpr double kBytesPerGBus = 1e3;

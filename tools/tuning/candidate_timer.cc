@@ -94,11 +94,9 @@ plan::Operation OperationOf(const TimedCell& cell, const Buffer& input, const Bu
 
 std::size_t LargestBuffer(const std::vector<TimedCell>& cells, int nranks) {
   std::size_t most = 0;
-  for (const auto& cell : cells) most = std::max(most, cell.bytes * static_cast<std::size_t>(nranks));
   for (const auto& cell : cells) {
-    const auto collective = cell.kind.collective;
-    if (collective == schedule::Collective::all_reduce || collective == schedule::Collective::broadcast)
-      most = std::max(most, cell.bytes);
+    const bool blocks = schedule::HasBlocksOfRanks(cell.kind.collective);
+    most = std::max(most, cell.bytes * static_cast<std::size_t>(blocks ? nranks : 1));
   }
   return most;
 }
@@ -252,7 +250,7 @@ std::vector<TimedCell> EveryCandidate(const cost_model::TuningContext& tuning,
   std::vector<TimedCell> cells;
   for (const auto collective : {all_reduce, reduce_scatter, all_gather, all_to_all, broadcast}) {
     for (const std::size_t total : total_bytes) {
-      const bool whole = collective == all_reduce || collective == broadcast;
+      const bool whole = !schedule::HasBlocksOfRanks(collective);
       const auto n = static_cast<std::size_t>(tuning.nranks);
       // At least one element per rank.
       const std::size_t bytes = whole ? total : std::max(kElement, total / n / kElement * kElement);
