@@ -11,10 +11,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/collectives/collective.h"
 #include "tutti/tutti.h"
 
 namespace tutti::bench {
 
+// Those of the library that take part in a comparison, and two more ways to call it.
 enum class Collective {
   all_reduce,
   reduce_scatter,
@@ -31,13 +33,13 @@ enum class Collective {
 inline constexpr int kCollectives = static_cast<int>(Collective::barrier) + 1;
 
 std::string_view NameOf(Collective collective);
-// Also by nccl-tests' names: "alltoall", "alltoallv", "sendrecv".
+// The same names without underscores, too, as nccl-tests has them: "alltoall", "sendrecv".
 std::optional<Collective> CollectiveNamed(std::string_view name);
-bool Reduces(Collective collective);
-bool HasRoot(Collective collective);
+// Which data go where. Of send_recv: each rank's buffer to the next rank.
+const Pattern& PatternOf(Collective collective);
+inline bool Reduces(Collective collective) { return PatternOf(collective).reduces; }
+inline bool HasRoot(Collective collective) { return PatternOf(collective).has_root(); }
 bool CanBeInPlace(Collective collective);
-// Whether both sides, or one of them, hold one block per rank.
-bool HasBlocks(Collective collective);
 
 struct Operation {
   Collective collective = Collective::all_reduce;

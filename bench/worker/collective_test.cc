@@ -21,7 +21,8 @@ TEST(Collective, NamesAreReadBack) {
   EXPECT_EQ(CollectiveNamed("alltoall"), Collective::all_to_all);
   EXPECT_EQ(CollectiveNamed("alltoallv"), Collective::all_to_all_v);
   EXPECT_EQ(CollectiveNamed("sendrecv"), Collective::send_recv);
-  EXPECT_FALSE(CollectiveNamed("allreduce"));
+  EXPECT_EQ(CollectiveNamed("allreduce"), Collective::all_reduce);
+  EXPECT_FALSE(CollectiveNamed("all_reduce_v"));
 }
 
 TEST(CountFor, PutsTheBytesOnTheLargerSide) {
