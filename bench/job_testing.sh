@@ -46,7 +46,7 @@ processes_of_ranks() {
 wait_for_result() {
   local tries
   for ((tries = 0; tries < seconds * 10; tries++)); do
-    ! grep -q "float  *sum" "$1" || return 0
+    ! grep -qs "float  *sum" "$1" || return 0
     sleep 0.1
   done
   fail "no result within $seconds s:"$'\n'"$(cat "$1")"

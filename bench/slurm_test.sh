@@ -12,6 +12,7 @@ two_nodes=(srun -N 2 -n 4)
 
 # start_job COMMAND...: sets `job`, its process; the output goes to $work/job
 start_job() {
+  rm -f "$work/job"  # until the job starts, the last one's result would be there
   timeout "$seconds" "$@" >"$work/job" 2>&1 &
   job=$!
 }

@@ -24,6 +24,7 @@ meet=("${at_address[@]}") # where two nodes meet
 start_two_nodes() {
   local node
   nodes=()
+  rm -f "$work"/node?  # a node empties its file only when it starts, and until then the last job's result is there
   for node in 0 1; do
     timeout "$seconds" "${torchrun[@]}" --nnodes 2 --node-rank $node "${meet[@]}" "$bench" "$@" >"$work/node$node" 2>&1 &
     nodes+=($!)
@@ -71,6 +72,7 @@ meet=("${at_address[@]}")
 # torchrun ends the other ranks of the node as soon as one has ended. Rank 0 still says which.
 echo "rank 1 of one node is killed"
 nodes=()
+rm -f "$work"/node?
 timeout "$seconds" "${one_node[@]}" "$bench" "${endless[@]}" >"$work/node0" 2>&1 &
 nodes+=($!)
 kill_in_job RANK=1 "$work/node0"
