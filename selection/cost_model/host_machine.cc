@@ -95,7 +95,7 @@ HostCosts DefaultHostCosts(int cores, const HostTraits& traits) {
   host.costs.crossing_bandwidth = {{512, 4.6},      {1 * kKiB, 7.8},  {4 * kKiB, 11},
                                    {16 * kKiB, 17}, {256 * kKiB, 20}, {kAnySize, 11}};
   if (traits.wide_caches) {
-    // Two Zen 4 cores with an L2 of 1 MiB each, whose slots' data wander (`tutti-bench limits`).
+    // Two Zen 4 cores with an L2 of 1 MiB each, whose slots' data change places (`tutti-bench limits`).
     host.costs.executor_bandwidth = {{512 * kKiB, 110}, {half, 85}, {2 * half, 35}, {kAnySize, 20}};
     host.costs.crossing_bandwidth = {{512, 10}, {1 * kKiB, 15}, {4 * kKiB, 30}, {16 * kKiB, 36}, {kAnySize, 40}};
     host.costs.slot_us = {0, 0, 0.03};

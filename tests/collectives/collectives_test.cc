@@ -26,7 +26,7 @@ struct Surroundings {
   std::string chunk;  // empty: chosen
   bool zero_copy = true;
   bool cma = false;
-  bool wander = false;  // the data in slots, also with more ranks than cores
+  bool slot_span = false;  // the data in slots change places, also with more ranks than cores
   int virtual_nodes = 1;
   int hosts = 1;
 };
@@ -38,7 +38,7 @@ void RunCases(const Surroundings& around, const std::vector<Case>& cases, std::s
   if (!around.chunk.empty()) options.environment.emplace_back("TUTTI_CHUNK", around.chunk);
   if (!around.zero_copy) options.environment.emplace_back("TUTTI_ZERO_COPY", "0");
   if (around.cma) options.environment.emplace_back("TUTTI_CMA", "1");
-  if (around.wander) options.environment.emplace_back("TUTTI_SLOT_SPAN", "2097152");
+  if (around.slot_span) options.environment.emplace_back("TUTTI_SLOT_SPAN", "2097152");
   if (around.virtual_nodes > 1) {
     options.environment.emplace_back("TUTTI_VIRTUAL_NODES", std::to_string(around.virtual_nodes));
   }
@@ -47,7 +47,7 @@ void RunCases(const Surroundings& around, const std::vector<Case>& cases, std::s
       fmt::format("{} ranks, {} hosts, {} virtual nodes, algorithm \"{}\", {} channels, chunk \"{}\", {}{}{}{}",
                   around.ranks, around.hosts, around.virtual_nodes, around.algorithm, around.channels, around.chunk,
                   kMemories[static_cast<int>(around.memory)], around.zero_copy ? "" : ", no zero copy",
-                  around.cma ? ", cma" : "", around.wander ? ", wandering slots" : ""));
+                  around.cma ? ", cma" : "", around.slot_span ? ", slot span" : ""));
   RunRanks(
       around.ranks,
       [&](Rank& self) {
@@ -94,7 +94,7 @@ class Collectives : public ::testing::TestWithParam<std::tuple<int, const char*>
     around.chunk = kChunks[seed / 5 % 5];
     around.zero_copy = memory != Memory::plain || seed / 25 % 3 != 0;
     around.cma = memory == Memory::plain && seed / 25 % 3 == 1;
-    around.wander = seed / 75 % 2 == 1;
+    around.slot_span = seed / 75 % 2 == 1;
     // 1, 2 or 3 nodes, of uneven size where the rank count does not divide.
     if (around.algorithm.starts_with("two_level"))
       around.virtual_nodes = 1 + (around.ranks + static_cast<int>(memory)) % 3;

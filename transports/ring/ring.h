@@ -42,14 +42,15 @@ class FillEnd {
   }
   bool by_network() const { return pending_ != nullptr; }
 
-  // Data wander over `span` bytes of a slot (PlaceInSlot). REQUIRES: nothing was filled yet, and the emptiers do likewise.
+  // The data of successive slots change places over `span` bytes of a slot (PlaceInSlot). REQUIRES: nothing was filled
+  // yet, and the emptiers do likewise.
   void Spread(std::size_t span) { span_ = std::min<std::size_t>(span, shape_.capacity); }
   std::size_t span() const { return span_; }
 
   // REQUIRES: HasRoom().
   SlotHeader& Header() const { return *reinterpret_cast<SlotHeader*>(Slot()); }
   std::byte* Data() const { return Slot() + shape_.data_offset; }
-  // The same for a bulk slot, whose data may wander.
+  // The same for a bulk slot, whose data may change places.
   std::byte* Data(std::size_t bytes) const { return Data() + PlaceInSlot(tail_, shape_.depth, bytes, span_); }
   // Makes the slot visible. REQUIRES: the calling thread has fenced its non-temporal stores to memory that the slot
   // refers to. (The slot's own bytes are written by plain stores, which the flag's release orders.)
@@ -117,7 +118,7 @@ class EmptyEnd {
   SlotContent Content() const { return {LoadOnce(Header().bytes), LoadOnce(Header().kind)}; }
   SlotReference Reference() const { return {LoadOnce(Header().address), LoadOnce(Header().window)}; }
   const std::byte* Data() const { return Slot() + shape_.data_offset; }
-  // The same for a bulk slot, whose data may wander.
+  // The same for a bulk slot, whose data may change places.
   const std::byte* Data(std::size_t bytes) const { return Data() + PlaceInSlot(count_, shape_.depth, bytes, span_); }
   // Asked after the memory that a slot refers to was read: true if its owner has taken it back, perhaps before that.
   bool Recalled() const { return recall_ != nullptr && recall_->fetch_add(0, std::memory_order_acq_rel) != 0; }

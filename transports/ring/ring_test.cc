@@ -130,7 +130,7 @@ TEST(Slot, FlagsDifferByNumberAndTag) {
   EXPECT_EQ(FreeSlots(3, 0xffffffffU, 8), 4U) << "counts wrap";
 }
 
-TEST(Slot, DataWanderWithinTheSpan) {
+TEST(Slot, DataChangePlacesWithinTheSpan) {
   constexpr std::uint32_t kDepth = 4;
   constexpr std::size_t kSpan = 512 << 10;
   for (const std::size_t bytes : {1UL, 64UL, 2048UL, 4097UL, 100'000UL}) {
@@ -148,7 +148,7 @@ TEST(Slot, DataWanderWithinTheSpan) {
     EXPECT_GE(places.size(), std::min<std::size_t>(1000, kSpan / (bytes + 2 * kGap))) << bytes;
   }
   EXPECT_EQ(PlaceInSlot(40, kDepth, kSpan / 2, kSpan), 0U) << "there is one place only";
-  EXPECT_EQ(PlaceInSlot(40, kDepth, 4096, 0), 0U) << "none wander";
+  EXPECT_EQ(PlaceInSlot(40, kDepth, 4096, 0), 0U) << "none changes its place";
   // Where the numbers wrap, both ends still find the same place, within the span.
   EXPECT_LE(PlaceInSlot(0xffffffffU, kDepth, 4096, kSpan) + 4096, kSpan);
 }

@@ -103,8 +103,8 @@ constexpr SlotShape BulkShape(std::uint32_t capacity, std::uint32_t depth) {
 // filling. The number of lines is odd, so that places fall into all sets of the caches.
 inline constexpr std::size_t kGap = 25 * kCacheLine;
 
-// Bytes from where a slot's data can begin to where the data of slot number `number` do, if they wander over `span` bytes.
-// Successive data then lie side by side, and lines are filled again only when they have left both cores' own caches.
+// Bytes from where a slot's data can begin to where the data of slot number `number` do, where slots' data change places
+// over `span` bytes. Successive data then lie side by side, and lines are filled again only when they have left both cores' own caches.
 // Filling a line that another core has read, and still holds, takes longer than reading it did.
 constexpr std::size_t PlaceInSlot(std::uint32_t number, std::uint32_t depth, std::size_t bytes, std::size_t span) {
   const std::size_t pitch = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine + kGap;

@@ -26,9 +26,9 @@ class Fabric {
   // Collective. Throws tuttiTimeoutError, tuttiSystemError, and what ExchangeDescriptors throws.
   Fabric(int rank, Hosts hosts, int channels, const Settings& settings, const AllGather& all_gather, Deadline deadline);
 
-  // The data of successive bulk slots that this rank fills for the ranks of its host wander over `bytes` in all, of those
-  // for one rank each over an even part. Posts wander over as much. REQUIRES: no slot was filled yet; all ranks of the host
-  // do likewise.
+  // The data of successive bulk slots that this rank fills for the ranks of its host change places over `bytes` in all,
+  // of those for one rank each over an even part. So do those of posts. REQUIRES: no slot was filled yet; all ranks of
+  // the host do likewise.
   void SpreadSlots(std::size_t bytes);
 
   int rank() const { return rank_; }
