@@ -104,8 +104,8 @@ constexpr SlotShape BulkShape(std::uint32_t capacity, std::uint32_t depth) {
 inline constexpr std::size_t kGap = 25 * kCacheLine;
 
 // Bytes from where a slot's data can begin to where the data of slot number `number` do, where slots' data change places
-// over `span` bytes. Successive data then lie side by side, and lines are filled again only when they have left both cores' own caches.
-// Filling a line that another core has read, and still holds, takes longer than reading it did.
+// over `span` bytes. Successive data then lie side by side, and lines are filled again only when they have left both
+// cores' own caches. Filling a line that another core has read, and still holds, takes longer than reading it did.
 constexpr std::size_t PlaceInSlot(std::uint32_t number, std::uint32_t depth, std::size_t bytes, std::size_t span) {
   const std::size_t pitch = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine + kGap;
   return 2 * pitch > span ? 0 : number / depth % (span / pitch) * pitch;
