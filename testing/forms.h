@@ -34,11 +34,15 @@ inline const std::map<std::string, std::set<What>>& FormsOfAlgorithms() {
   return forms;
 }
 
-// Whether this algorithm runs these calls itself. The v-forms are blocks of other lengths of the same collectives.
+// Whether this algorithm runs these calls itself. The v-forms are blocks of other lengths of the same collectives; a
+// barrier is an all-reduce of nothing.
 inline bool HasForm(const std::string& algorithm, What what) {
   using enum What;
-  static const std::map<What, What> same = {
-      {bcast, broadcast}, {all_gather_v, all_gather}, {reduce_scatter_v, reduce_scatter}, {alltoall_v, alltoall}};
+  static const std::map<What, What> same = {{bcast, broadcast},
+                                            {all_gather_v, all_gather},
+                                            {reduce_scatter_v, reduce_scatter},
+                                            {alltoall_v, alltoall},
+                                            {barrier, all_reduce}};
   const auto other = same.find(what);
   return FormsOfAlgorithms().at(algorithm).contains(other == same.end() ? what : other->second);
 }

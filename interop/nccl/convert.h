@@ -15,7 +15,7 @@ static_assert(int{ncclInt64} == int{tuttiInt64} && int{ncclUint64} == int{tuttiU
 static_assert(int{ncclFloat16} == int{tuttiFloat16} && int{ncclBfloat16} == int{tuttiBfloat16});
 static_assert(int{ncclFloat32} == int{tuttiFloat32} && int{ncclFloat64} == int{tuttiFloat64});
 static_assert(int{ncclFloat8e4m3} == int{tuttiFloat8e4m3} && int{ncclFloat8e5m2} == int{tuttiFloat8e5m2});
-static_assert(int{ncclNumTypes} <= int{tuttiNumTypes}, "types that NCCL lacks come behind its own");
+static_assert(int{ncclNumTypes} == int{tuttiNumTypes}, "ToTutti must refuse the number of a type that NCCL lacks");
 static_assert(int{ncclSum} == int{tuttiSum} && int{ncclProd} == int{tuttiProd} && int{ncclMax} == int{tuttiMax});
 static_assert(int{ncclMin} == int{tuttiMin} && int{ncclAvg} == int{tuttiAvg} && int{ncclNumOps} == int{tuttiNumOps});
 static_assert(int{ncclScalarDevice} == int{tuttiScalarDevice});

@@ -179,7 +179,7 @@ TEST(Domains, TwoLevelsWinByPriceBetweenCaches) {
       options);
 }
 
-// Ranks are pinned to the processors in turn, and two are on each NUMA node. The test `numa` runs this in a virtual
+// Ranks are pinned to the processors in turn, and two are on each NUMA node. The test `guest` runs this in a virtual
 // machine that has two.
 TEST(Domains, AreFoundOnAMachineWithTwoNodes) {
   if (!std::filesystem::exists("/sys/devices/system/node/node1/cpulist")) GTEST_SKIP() << "there is one NUMA node";

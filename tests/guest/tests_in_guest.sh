@@ -6,6 +6,6 @@ set -euo pipefail
 while [ $# -gt 0 ]; do
   output=$("$1" --gtest_filter="$2" 2>&1) || { echo "$output" && exit 1; }
   echo "$output"
-  ! grep -qE "SKIPPED|Running 0 tests" <<<"$output"
+  if grep -qE "SKIPPED|Running 0 tests" <<<"$output"; then exit 1; fi
   shift 2
 done

@@ -82,7 +82,7 @@ int NodeOfPage(const void* address) {
   return status;
 }
 
-// Each rank is the first to touch the slots that it fills, and yet they are at their readers. The test `numa` runs this
+// Each rank is the first to touch the slots that it fills, and yet they are at their readers. The test `guest` runs this
 // in a virtual machine with two nodes.
 TEST(MemoryNodes, TheKernelPutsSlotsAtTheirReaders) {
   const auto processors = ProcessorOfEachNode();

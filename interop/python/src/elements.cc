@@ -23,6 +23,7 @@ constexpr std::array<Element, tuttiNumTypes> kNative = {{{Kind::kSigned, 1},
                                                          {Kind::kBfloat16, 2},
                                                          {Kind::kFloat8E4M3, 1},
                                                          {Kind::kFloat8E5M2, 1}}};
+static_assert(kNative.back().bytes != 0, "each type has its element");
 
 // Floats that the buffer protocol cannot describe: the names of their dtypes, and their DLDataTypeCode of DLPack 1.1.
 struct NamedFloat {

@@ -108,15 +108,15 @@ void CopyNow(std::uintptr_t to, std::uintptr_t from, std::size_t bytes) {
   if (!leaves) StreamOf(nullptr)->Now().MakeCallerWait();
 }
 
-// The whole pages of a long range are given back to the system, whose memory begins as zeros. The library zeroes 64 MiB
-// for each rank, of which a test uses little.
-void Zero(const Part& part) {
-  constexpr std::size_t kLong = 1 << 20;
+// A range of at least so many bytes is zeroed by giving its whole pages back to the system, whose memory begins as zeros.
+// The library zeroes 64 MiB for each rank, of which a test uses little.
+constexpr std::size_t kLong = 1 << 20;
+
+void ZeroLong(const Part& part) {
   const auto page = static_cast<std::uintptr_t>(getpagesize());
   const std::uintptr_t begin = Address(part.data), end = begin + part.bytes;
   const std::uintptr_t first = (begin + page - 1) / page * page, last = end / page * page;
-  const bool given_back =
-      part.mapping != nullptr && part.bytes >= kLong && madvise(Pointer(first), last - first, MADV_REMOVE) == 0;
+  const bool given_back = part.mapping != nullptr && madvise(Pointer(first), last - first, MADV_REMOVE) == 0;
   std::memset(part.data, 0, given_back ? first - begin : part.bytes);
   if (given_back) std::memset(Pointer(last), 0, end - last);
 }
@@ -130,8 +130,8 @@ Moment Fill(CUstream handle, CUdeviceptr to, T value, std::size_t count) {
   Require(TheEnvironment().synchronous || count == 0 || !target.pageable, CUDA_ERROR_INVALID_VALUE);
   return Enqueue(stream, [=] {
     for (const auto& part : target.parts) {
-      if (value == 0) {
-        Zero(part);
+      if (value == 0 && part.bytes >= kLong) {
+        ZeroLong(part);
       } else {
         std::fill_n(reinterpret_cast<T*>(part.data), part.bytes / sizeof(T), value);
       }
