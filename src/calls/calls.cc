@@ -41,7 +41,8 @@ class RunningParts {
                                    const std::function<bool()>& stop) {
     std::optional<Error> failure;
     bool over = true;
-    const auto result = Guard(nullptr, [&] {
+    auto* const only = parts_.size() == 1 ? &parts_.front().admission->handle() : nullptr;
+    const auto result = Guard(only, [&] {
       if (IsOneCollective(parts_)) {
         failure = RunAlone();
         return;

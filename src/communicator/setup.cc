@@ -50,7 +50,9 @@ void Communicator::SetUp(Deadline deadline) {
   system_ = init::Survey(meeting);
   if (rank() == 0) Log(Subject::init, "{} ranks on {} cores; {}", size(), agreement.cores, init::Summary(system_));
   AddPlanFacts(meeting, agreement, tuning);
-  external_tuner_ = plan::ExternalTuner::Open(facts());
+  auto so_far = facts();
+  so_far.channels = 0;  // nor are the sides made yet
+  external_tuner_ = plan::ExternalTuner::Open(so_far);
   why_no_device_ = agreement.why_no_device;
   if (why_no_device_.empty()) ConnectDevice(meeting, tuning);
   observer_ = std::make_unique<Observer>(facts());

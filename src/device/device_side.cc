@@ -85,7 +85,10 @@ std::unique_ptr<DeviceSide> DeviceSide::Make(const DeviceSetup& setup, const ini
     *why = fmt::format("rank {}: {}", r, std::string(reinterpret_cast<const char*>(all[r].data()), all[r].size()));
     return nullptr;
   }
-  return std::unique_ptr<DeviceSide>(new DeviceSide(setup, meeting));
+  std::unique_ptr<DeviceSide> side(new DeviceSide(setup, meeting));
+  // From here on, a failure ends the side in order.
+  side->failure_detector_ = std::make_unique<DeviceFailureDetector>(*side, meeting, setup.failure, setup.fail);
+  return side;
 }
 
 DeviceSide::DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting)
@@ -163,7 +166,6 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting)
   if (network_.engine != nullptr) {
     proxy_ = std::make_unique<DeviceProxy>(*shm_, *network_.engine, [this] { return MayRun(); });
   }
-  failure_detector_ = std::make_unique<DeviceFailureDetector>(*this, meeting, setup.failure, setup.fail);
 }
 
 void DeviceSide::MakeState(std::uint64_t count_from, bool holds) {

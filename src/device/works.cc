@@ -62,8 +62,9 @@ cuda_kernels::DeviceWork DeviceSide::WorkOf(const plan::Operation& operation, co
     scalar = host_kernels::Scalar::From(source, SizeOf(operation.type));
   }
   std::memcpy(&work.scalar, scalar.bytes.data(), sizeof work.scalar);
+  if (!zero_copy_) return work;
   const auto reach = [this](const void* buffer, std::size_t bytes) { return RemoteAccessOf(buffer, bytes); };
-  if (const auto access = plan::AccessTo(buffers, plan.used, operation, plan.program, reach); access && zero_copy_) {
+  if (const auto access = plan::AccessTo(buffers, plan.used, operation, plan.program, reach)) {
     work.input_kind = static_cast<std::uint8_t>(access->input.kind);
     work.input_window = access->input.window;
     work.input_base = access->input.base;

@@ -123,11 +123,12 @@ void Operations::BindBuffers(const Active& active, host::Launch& launch) {
     if (!tensors->input.dense()) launch.input_strided = &tensors->input;
     if (!tensors->output.dense()) launch.output_strided = &tensors->output;
   }
+  if (!parts_.settings.zero_copy) return;
   // Data fetched from other processes needs a dense destination.
   const bool cma = plan.plan.config().cma && operation.tensors == nullptr;
   const auto reach = [&](const void* buffer, std::size_t bytes) { return RemoteAccessOf(buffer, bytes, cma); };
   const auto access = plan::AccessTo(buffers, plan.used, operation, plan.plan, reach);
-  if (!access || !parts_.settings.zero_copy) return;
+  if (!access) return;
   launch.input_access = access->input;
   launch.output_access = access->output;
   launch.send_in_place = true;

@@ -99,9 +99,9 @@ tuttiWindow* Windows::Keep(std::uint16_t number, const void* buffer, std::size_t
   const std::lock_guard lock(mutex_);
   windows_.resize(std::max(windows_.size(), std::size_t{number} + 1));
   auto& window = windows_[number];
+  auto handle = std::make_unique<tuttiWindow>(tuttiWindow{number});
   if (!window.parts.empty()) --retired_;  // the one before was not closed yet
-  window = {std::make_unique<tuttiWindow>(tuttiWindow{number}), static_cast<const std::byte*>(buffer), bytes,
-            std::move(parts), std::move(reach)};
+  window = {std::move(handle), static_cast<const std::byte*>(buffer), bytes, std::move(parts), std::move(reach)};
   ++live_;
   return window.handle.get();
 }

@@ -25,6 +25,7 @@ class Peer final : public side::Peer {
 
   // Listens for the peer's connections.
   void Greet() override;
+  bool listening() const { return static_cast<bool>(reserved_); }
   // Begins to connect to the peer.
   bool Hear(std::span<const std::byte> own) override;
   bool open() const override { return outbox_ != nullptr && outbox_->open(); }

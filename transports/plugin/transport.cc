@@ -120,6 +120,7 @@ PluginTransport::~PluginTransport() {
   while (AwaitsPeers()) {
     if (!Advance()) std::this_thread::sleep_for(kLeaveNap);
   }
+  CloseChannel();
   DropPeers();
 }
 
@@ -139,7 +140,9 @@ bool PluginTransport::Arm() {
   if (Move()) return false;
   // Setting it also takes back that it has rung. Without peers there is nothing to ask for.
   itimerspec when{};
-  if (!active().empty()) when.it_value.tv_nsec = std::chrono::nanoseconds(nap_).count();
+  const bool asks =
+      std::ranges::any_of(active(), [this](int rank) { return static_cast<Peer&>(Own(rank)).listening(); });
+  if (asks) when.it_value.tv_nsec = std::chrono::nanoseconds(nap_).count();
   nap_ = std::min(2 * nap_, kLongestNap);
   return timerfd_settime(alarm_.get(), 0, &when, nullptr) == 0;
 }

@@ -26,7 +26,7 @@ struct Leaving {
 
   friend bool operator==(const Leaving&, const Leaving&) = default;
 };
-// All that the receiver of this has announced by a Leaving has arrived.
+// All that the receiver of this has announced by a Leaving has arrived; or its GaveUp has.
 struct Heard {
   friend bool operator==(const Heard&, const Heard&) = default;
 };
@@ -47,9 +47,6 @@ struct GaveUp {
 };
 
 using Message = std::variant<Own, Leaving, Heard, Forwarded, GaveUp>;
-
-// The most bytes of an Own.
-inline constexpr std::size_t kMostOwn = 2000;
 
 std::vector<std::byte> Encode(const Message& message);
 std::optional<Message> Decode(std::span<const std::byte> bytes);

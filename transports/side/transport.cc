@@ -18,6 +18,8 @@ constexpr Deadline::Milliseconds kLook{1};
 constexpr Deadline::Milliseconds kOrderlyArrivals{2'000};
 // The most rounds for what a peer may have sent before its end, so that others' traffic cannot keep it.
 constexpr int kLastRounds = 64;
+// The most leave messages of a peer that wait for an answer: it sends one for each last message.
+constexpr int kMostUnconfirmed = 64;
 
 }  // namespace
 
@@ -28,7 +30,7 @@ Transport::Transport(std::string name, int rank, const std::vector<int>& peers, 
       rank_(rank),
       events_(events),
       leaves_(leaves),
-      channel_(rank, peers, key, settings, all_gather, static_cast<ChannelEvents&>(*this)),
+      channel_(std::in_place, rank, peers, key, settings, all_gather, static_cast<ChannelEvents&>(*this)),
       known_(peers),
       next_look_(Deadline::After(kLook)) {
   const auto highest = std::ranges::max_element(peers);
@@ -49,7 +51,7 @@ void Transport::Begin(int rank) {
 void Transport::Connect(int rank) {
   if (At(rank).broken) return;
   Begin(rank);
-  channel_.Connect(rank);
+  channel_->Connect(rank);
 }
 
 void Transport::SendControl(int rank, std::span<const std::byte> message) {
@@ -65,7 +67,7 @@ void Transport::SendControl(int rank, std::span<const std::byte> message) {
 
 void Transport::SayLeaving(int rank) {
   auto& peer = At(rank);
-  if (leaves_.patience.count() == 0 || peer.broken || !peer.own->open()) return;
+  if (leaves_.patience.count() == 0 || peer.broken || !peer.own->open() || !peer.own->why().empty()) return;
   const auto sent = peer.own->sent();
   if (std::exchange(peer.announced, sent) == sent) return;
   ++peer.unheard;
@@ -89,12 +91,17 @@ bool Transport::Control(int rank, std::span<const std::byte> bytes) {
   if (const auto* own = std::get_if<side::Own>(&*message)) return peer.own->Hear(own->bytes);
   if (const auto* forwarded = std::get_if<Forwarded>(&*message)) return peer.own->TakeForwarded(*forwarded);
   if (const auto* leaving = std::get_if<Leaving>(&*message)) {
+    if (leaves_.patience.count() == 0 || peer.unconfirmed == kMostUnconfirmed) return false;
     peer.own->HearLeaving(*leaving);
     if (peer.unconfirmed++ == 0) confirming_.push_back(rank);
-  } else if (std::holds_alternative<Heard>(*message)) {
-    peer.unheard = std::max(0, peer.unheard - 1);
+  } else if (const auto* gave_up = std::get_if<GaveUp>(&*message)) {
+    // So that it does not take what this rank does next, perhaps its end, for the reason.
+    Say(rank, Heard{});
+    Break(rank, peer.own->why().empty() ? "it gave up: " + Printable(gave_up->why) : peer.own->why());
+  } else if (!peer.own->why().empty()) {
+    Break(rank, peer.own->why());  // its process lives: there is no better reason
   } else {
-    Break(rank, "it gave up: " + Printable(std::get<GaveUp>(*message).why));
+    peer.unheard = std::max(0, peer.unheard - 1);
   }
   return true;
 }
@@ -112,7 +119,8 @@ void Transport::Broken(int rank, const std::string& why) {
 }
 
 void Transport::Await(int rank, const std::string& why) {
-  last_arrivals_.Await(rank, why, At(rank).own->leaving() ? kOrderlyArrivals : kLastArrivals);
+  const auto& own = *At(rank).own;
+  last_arrivals_.Await(rank, why, own.leaving() && own.why().empty() ? kOrderlyArrivals : kLastArrivals);
 }
 
 void Transport::GiveUp(int rank, const std::string& why) {
@@ -121,7 +129,14 @@ void Transport::GiveUp(int rank, const std::string& why) {
   Break(rank, why);
 }
 
-void Transport::Break(int rank, const std::string& why) {
+// Once.
+void Transport::TellFailure(int rank) {
+  auto& peer = At(rank);
+  if (!peer.broken && !peer.own->why().empty() && !std::exchange(peer.told, true)) Say(rank, GaveUp{peer.own->why()});
+}
+
+// By value: `why` may be the peer's own, or among the last arrivals.
+void Transport::Break(int rank, std::string why) {
   auto& peer = At(rank);
   if (std::exchange(peer.broken, true)) return;
   last_arrivals_.Forget(rank);
@@ -133,7 +148,7 @@ void Transport::Break(int rank, const std::string& why) {
 
 bool Transport::AdvanceChannel() {
   next_look_ = Deadline::After(kLook);
-  const bool moved = channel_.Advance();
+  const bool moved = channel_->Advance();
   std::erase_if(starting_, [this](int rank) { return At(rank).broken || At(rank).own->up(); });
   return moved;
 }
@@ -155,13 +170,15 @@ bool Transport::Confirm() {
   return moved;
 }
 
-// Handles peers that have failed. If a process has ended, the channel will have the better reason. So the peer is told
-// only later: what it does then must not be taken for that reason.
+// Handles peers that have failed. If a process has ended, the channel will have the better reason; if it lives, it
+// answers.
 bool Transport::AdvanceTroubles() {
   if (troubled_.empty()) return false;
   AdvanceChannel();
   for (const int rank : std::exchange(troubled_, {})) {
-    if (!At(rank).broken) Await(rank, At(rank).own->why());
+    if (At(rank).broken) continue;
+    TellFailure(rank);
+    Await(rank, At(rank).own->why());
   }
   return true;
 }
@@ -174,14 +191,7 @@ bool Transport::AdvanceEnds() {
   for (int round = 0; round < kLastRounds && Move(); ++round) {
   }
   for (const int rank : last_arrivals_.Over(is_over)) {
-    const auto* const known = last_arrivals_.Why(rank);
-    if (known == nullptr) continue;
-    const std::string why = *known;
-    if (why == At(rank).own->why()) {
-      GiveUp(rank, why);
-    } else {
-      Break(rank, why);
-    }
+    if (const auto* const why = last_arrivals_.Why(rank)) Break(rank, *why);
   }
   return true;
 }
@@ -196,20 +206,22 @@ bool Transport::Advance() {
 }
 
 Deadline::Milliseconds Transport::LongestWait() const {
-  return last_arrivals_.empty() ? channel_.LongestWait() : std::min(kLookForArrivals, channel_.LongestWait());
+  return last_arrivals_.empty() ? channel_->LongestWait() : std::min(kLookForArrivals, channel_->LongestWait());
 }
 
 void Transport::Abandon(int rank) {
+  TellFailure(rank);
   Break(rank, "this rank has failed, and takes back the memory that it was sending");
 }
 
 void Transport::Close() {
-  channel_.Close();
+  channel_->Close();
   patience_ = Deadline::After(leaves_.patience);
   closed_ = true;
   for (const int rank : known_) {
     const auto& peer = At(rank);
     if (peer.broken) continue;
+    TellFailure(rank);
     if (!peer.own->open()) {
       for (const auto& message : peer.own->TakeWaiting()) peer.own->Forward(message);
     }
@@ -220,11 +232,14 @@ void Transport::Close() {
 bool Transport::Delivered(int rank) const {
   const auto& peer = At(rank);
   if (peer.broken) return true;
-  return peer.own->settled() && channel_.Delivered(rank) && (peer.unheard == 0 || patience_.Passed());
+  return peer.own->settled() && channel_->Delivered(rank) && (peer.unheard == 0 || patience_.Passed());
 }
 
 bool Transport::AwaitsPeers() const {
-  const auto waits = [this](int rank) { return At(rank).unheard > 0 || !At(rank).own->ended(); };
+  const auto waits = [this](int rank) {
+    const auto& peer = At(rank);
+    return peer.unheard > 0 || (peer.greeted && !peer.own->ended());
+  };
   return closed_ && std::ranges::any_of(active_, waits) && !patience_.Passed();
 }
 

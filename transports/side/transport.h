@@ -35,13 +35,13 @@ class Transport : public progress::NetworkTransport, private ChannelEvents {
   void SendControl(int peer, std::span<const std::byte> message) final;
   void Flush(int peer) final { At(peer).own->Flush(); }
   bool Advance() final;
-  void LookForSilence() override { channel_.LookForSilence(); }
-  int descriptor() const final { return channel_.descriptor(); }
+  void LookForSilence() override { channel_->LookForSilence(); }
+  int descriptor() const final { return channel_->descriptor(); }
   Deadline::Milliseconds LongestWait() const final;
   bool PrepareToSleep() final { return !AdvanceChannel() && Arm() && troubled_.empty(); }
   void Abandon(int peer) override;
   void Close() final;
-  bool Reaches(int peer) const final { return channel_.Reaches(peer); }
+  bool Reaches(int peer) const final { return channel_->Reaches(peer); }
   bool Delivered(int peer) const final;
 
  protected:
@@ -64,9 +64,11 @@ class Transport : public progress::NetworkTransport, private ChannelEvents {
   virtual bool Arm() = 0;
 
   int rank() const { return rank_; }
-  Channel& channel() { return channel_; }
-  Peer::Shared shared() { return {channel_, events_, troubled_}; }
+  Channel& channel() { return *channel_; }
+  Peer::Shared shared() { return {*channel_, events_, troubled_}; }
   void Add(std::unique_ptr<Peer> peer);
+  // For destructors. A peer sees first that the channel is closed, which is a better reason than what other means report.
+  void CloseChannel() { channel_.reset(); }
   // For a transport whose own members the peers use.
   void DropPeers() { peers_.clear(); }
   // The ranks of all peers, and one of them.
@@ -81,7 +83,7 @@ class Transport : public progress::NetworkTransport, private ChannelEvents {
   bool troubled() const { return !troubled_.empty(); }
   // Tells the peer, if it can still be told, and ends the connection.
   void GiveUp(int peer, const std::string& why);
-  void Break(int peer, const std::string& why);
+  void Break(int peer, std::string why);
   // Whether this rank has left and peers have not yet confirmed what it sent, or may still need something of it.
   bool AwaitsPeers() const;
 
@@ -90,6 +92,7 @@ class Transport : public progress::NetworkTransport, private ChannelEvents {
     std::unique_ptr<Peer> own;  // null: the transport was not made for this rank
     bool begun = false;
     bool greeted = false;
+    bool told = false;  // that it has failed
     bool broken = false;
     std::optional<std::uint64_t> announced;  // by this rank's latest leave message
     int unheard = 0;                         // leave messages of this rank that the peer has not confirmed
@@ -103,9 +106,10 @@ class Transport : public progress::NetworkTransport, private ChannelEvents {
 
   Known& At(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
   const Known& At(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
-  void Say(int peer, const Message& message) { channel_.Say(peer, Encode(message)); }
+  void Say(int peer, const Message& message) { channel_->Say(peer, Encode(message)); }
   void Begin(int peer);
   void SayLeaving(int peer);
+  void TellFailure(int peer);
   bool AdvanceChannel();
   bool Confirm();
   bool AdvanceTroubles();
@@ -117,7 +121,7 @@ class Transport : public progress::NetworkTransport, private ChannelEvents {
   progress::NetworkTransportEvents& events_;
   Leaves leaves_;
   std::vector<int> troubled_;
-  Channel channel_;
+  std::optional<Channel> channel_;
   std::vector<Known> peers_;  // by rank
   std::vector<int> known_;
   std::vector<int> active_;

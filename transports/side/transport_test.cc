@@ -167,7 +167,24 @@ TEST(SideTransport, TheEndOfAProcessIsABetterReasonThanAFailure) {
   EXPECT_EQ(two.heard[1].broken, "");
   two.transports[0].reset();
   ASSERT_TRUE(two.Until([&] { return !two.heard[1].broken.empty(); }));
-  EXPECT_EQ(two.heard[1].broken, "its connection was closed");
+  EXPECT_TRUE(two.heard[1].broken.starts_with("its connection")) << two.heard[1].broken;
+}
+
+// The failed rank may make no further call, or close at once.
+TEST(SideTransport, APeerLearnsOfAFailureAtOnce) {
+  for (const bool closes : {false, true}) {
+    TwoByMail two;
+    two.Meet();
+    two.transports[1]->peer().FailNow("the cable is out");
+    if (closes) {
+      two.transports[1]->Close();
+    } else {
+      two.transports[1]->Advance();
+    }
+    const auto give_up = Deadline::After(progress::kAmple);
+    while (two.heard[0].broken.empty() && !give_up.Passed()) two.transports[0]->Advance();
+    EXPECT_EQ(two.heard[0].broken, "it gave up: the cable is out");
+  }
 }
 
 TEST(SideTransport, APeerLearnsOfAFailure) {

@@ -44,6 +44,7 @@ UcxTransport::UcxTransport(int rank, const std::vector<int>& peers, const auth::
 UcxTransport::~UcxTransport() {
   for (const int rank : known()) Own(rank).Stop();
   Settle([this] { return std::ranges::all_of(known(), [this](int rank) { return Own(rank).settled(); }); });
+  CloseChannel();
 }
 
 template <typename Settled>

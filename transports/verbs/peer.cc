@@ -172,7 +172,7 @@ bool VerbsPeer::PostParts(std::span<const std::byte> message, bool own, std::siz
 
 // Sends what no longer has to wait.
 bool VerbsPeer::Pump() {
-  if (!up()) return true;
+  if (!up() || !usable()) return true;
   while (!waiting_.empty()) {
     auto& first = waiting_.front();
     if (!PostParts(first.message, first.own, first.posted)) return false;
@@ -204,15 +204,16 @@ bool VerbsPeer::settled() const {
          std::ranges::all_of(queues_, [](const auto& queue) { return queue->busy() == 0; });
 }
 
+// After a failure, what the peer sent before still arrives.
 void VerbsPeer::Complete(std::size_t rail, const ibv_wc& completion) {
-  if (!usable()) return;
+  if (stopped() || malformed_) return;
   auto& queue = *queues_[rail];
   const auto id = WorkId::From(completion.wr_id);
   if (completion.status != IBV_WC_SUCCESS) {
     Fail(fmt::format("{}: {}{}", queue.name(), LoadedVerbs()->wc_status_str(completion.status),
                      Hint(completion.status)));
   } else if (id.kind == WorkId::Kind::receive) {
-    if (Received(queue, id.number, completion)) Posted(queue, queue.Receive(id.number));
+    if (Received(queue, id.number, completion) && usable()) Posted(queue, queue.Receive(id.number));
   } else {
     queue.Done(id);
     if (id.kind == WorkId::Kind::slot && !id.told) shared().events.Sent(rank(), id.connection, id.number);

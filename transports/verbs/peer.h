@@ -97,10 +97,14 @@ class VerbsPeer final : public side::Peer {
     side::Peer::Fail(std::move(why));
     return false;
   }
-  bool Nonsense() { return Fail("it sent a malformed message"); }
+  bool Nonsense() {
+    malformed_ = true;
+    return Fail("it sent a malformed message");
+  }
 
   std::size_t rails_;
   Device device_;
+  bool malformed_ = false;  // the peer is not believed any more
   bool met_ = false;    // this side is connected
   bool heard_ = false;  // the other is
   std::vector<Connection> connections_;
