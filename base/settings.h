@@ -1,5 +1,5 @@
-// The values of the environment variables that Tutti reads. What each variable is called, takes and means stands once,
-// in the table of settings.cc, from which `tutti settings` and docs/settings.md are made; a default stands here. A
+// The values of the environment variables that Tutti reads. The table in settings.cc gives the name, range and meaning of
+// each; `tutti settings` and docs/settings.md are made from it. The defaults stand here. A
 // setting is read once, at the first use of the library; a communicator copies the object when it is made, so nothing
 // changes under a running operation. Where other software has a setting of the same meaning and format, its name is
 // read if ours is not set.

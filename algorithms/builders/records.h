@@ -37,7 +37,7 @@ struct FabricChannels {
   int with_posts = 1, without_posts = 1;
 };
 
-// What an algorithm must have to be chosen.
+// An algorithm is chosen only where these are.
 struct Needs {
   bool posts = false;
   bool nodes = false;  // several; if it is forced, it works with one, too

@@ -1,6 +1,6 @@
-// What is known of each collective, and of the other calls that move data. A new one is an enumerator and a record here,
-// its function in tutti.h and src/api, and forms of algorithms (algorithms/builders/records.h); planning, verifying,
-// pricing and measuring read the record.
+// The table of collectives, and of the other calls that move data. A new one is an enumerator and a record here, its
+// function in tutti.h and src/api, and forms of algorithms (algorithms/builders/records.h). Planning, verifying, pricing
+// and measuring read the record.
 //
 // Thread-safety: constants and pure functions.
 #pragma once
@@ -32,7 +32,7 @@ enum class Collective : std::uint8_t {
 };
 inline constexpr std::size_t kCollectiveCount = static_cast<std::size_t>(Collective::wait_signal) + 1;
 
-// What a rank's input or output holds.
+// The content of a rank's input or output.
 enum class Part : std::uint8_t {
   nothing,
   whole,  // a buffer without blocks of ranks
@@ -105,7 +105,7 @@ constexpr bool CollectivesAreInOrder() {
 static_assert(CollectivesAreInOrder(),
               "each collective has its record, at its number, and the scheduled ones are first");
 
-// Of a value that is no collective, as a peer's memory may hold.
+// The record for a value that is no collective: a peer's memory may hold any byte.
 inline constexpr CollectiveRecord kUnknownCollective{Collective{}, "unknown", {}, "", CallKind::one_sided};
 
 constexpr const CollectiveRecord& RecordOf(Collective collective) {

@@ -1,5 +1,5 @@
-// What is known of each data type, and the names of the reduction operators. A new data type is an enumerator of
-// tutti.h, a case of VisitDataType and a row of kDataTypes; its kernels and all else follow from these.
+// The tables of data types and of the reduction operators' names. A new data type is an enumerator of tutti.h, a case of
+// VisitDataType and a row of kDataTypes; its kernels and all else follow from these.
 //
 // Thread-safety: constants and pure functions.
 #pragma once

@@ -6,7 +6,7 @@
 #   scripts/release/torch_wheel.sh FOLDER PYTHON...    the wheel comes into FOLDER/wheels
 # Each PYTHON has a PyTorch (scripts/interop/install_pytorch.sh installs one), and all are of one version of Python.
 # They stay as they are. TUTTI_LIBRARY names the libtutti.so to use; default: that of build/release, which is built if
-# it is missing. What it needs from PyPI goes into FOLDER. Leaves nothing elsewhere, and needs no root. Exit status 77:
+# it is missing. It installs packages from PyPI into FOLDER. Leaves nothing elsewhere, and needs no root. Exit status 77:
 # something cannot be had from PyPI; the last line says so.
 set -euo pipefail
 if [ $# -lt 2 ]; then

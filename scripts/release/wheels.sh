@@ -5,7 +5,7 @@
 #   scripts/release/wheels.sh [FOLDER]     default: build/wheels; the wheels come into FOLDER/wheels
 # PYTHON names the Pythons to build for, e.g. "python3.11 python3.12"; default: python3. TUTTI_LIBRARY names the
 # libtutti.so to use; default: that of build/release, which is built if it is missing.
-# What it needs from PyPI goes into FOLDER. Leaves nothing elsewhere, and needs no root.
+# It installs packages from PyPI into FOLDER. Leaves nothing elsewhere, and needs no root.
 # Exit status 77: something cannot be had from PyPI; the last line says so.
 set -euo pipefail
 case ${1:-} in

@@ -59,7 +59,7 @@ class RunningParts {
     if (code != tuttiSuccess) sentence_ = LastError(nullptr);
     return code;
   }
-  // Of the failure that Run returned.
+  // The text of the failure that Run returned.
   const std::string& sentence() const { return sentence_; }
 
  private:

@@ -32,8 +32,8 @@ struct Call {
 // non-blocking communicator took one. Throws tuttiInvalidArgument if a stream takes no more tasks, and tuttiSystemError if
 // too many calls wait.
 tuttiResult_t Run(const std::vector<Call>& calls);
-// The same for one call that runs here. Nothing is copied or allocated: a barrier of one rank takes 800 instructions here,
-// and 3,100 through Run(). REQUIRES: the caller is Operating; no call waits on the communicator; the call is not one-sided.
+// The same for one call that runs here, without the copies and allocations of a group. REQUIRES: the caller is Operating;
+// no call waits on the communicator; the call is not one-sided.
 tuttiResult_t RunHere(tuttiComm& handle, const plan::Operation& operation);
 
 }  // namespace tutti::calls

@@ -119,7 +119,7 @@ Error FailIn(const host_side::Active& active, comm::Communicator& communicator, 
   return kept;
 }
 
-// Inlined: a second place calls it, for checks only, and a call of its own costs 24 instructions.
+// Inlined: a small call goes through here, and the second place that calls it is for checks only.
 [[gnu::always_inline]] inline std::optional<Error> RunLocked(comm::Communicator& communicator,
                                                              const plan::Operation& operation, host::WhoWaits who) {
   if (communicator.failed()) return communicator.failure();

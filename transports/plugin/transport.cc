@@ -103,7 +103,7 @@ PluginTransport::PluginTransport(int rank, const std::vector<int>& peers, const 
 PluginTransport::PluginTransport(std::shared_ptr<const Context> context, int rank, const std::vector<int>& peers,
                                  const auth::SecretKey& key, const Settings& settings, const AllGather& all_gather,
                                  progress::NetworkTransportEvents& events)
-    : side::Transport("the net plug-in", rank, peers, key, settings, all_gather, events, {kPatience}),
+    : side::Transport("the net plug-in", rank, peers, key, settings, all_gather, events, kPatience),
       context_(std::move(context)),
       device_(DeviceFor(context_->library(), rank)),
       alarm_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),

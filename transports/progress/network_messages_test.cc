@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
+#include "net/wire_testing.h"
 
 namespace tutti::progress {
 namespace {
@@ -42,7 +42,6 @@ TEST(NetworkMessages, TheLongestTextFits) {
 
 TEST(NetworkMessages, DamagedOnesAreRefusedOrOthers) {
   EXPECT_FALSE(DecodeNetworkMessage({}));
-  std::mt19937 random(5);
   for (const auto& message : Examples()) {
     const auto whole = Encoded(message);
     for (std::size_t size = 0; size < whole.size(); ++size) {
@@ -52,13 +51,9 @@ TEST(NetworkMessages, DamagedOnesAreRefusedOrOthers) {
         EXPECT_TRUE(std::holds_alternative<Credits>(*cut)) << size;
       }
     }
-    for (int i = 0; i < 2000; ++i) {
-      auto bytes = whole;
-      for (int change = 0; change < 3; ++change) bytes[random() % bytes.size()] = static_cast<std::byte>(random());
-      if (const auto decoded = DecodeNetworkMessage(bytes)) {
-        EXPECT_EQ(Encoded(*decoded), bytes);
-      }
-    }
+    net::ExpectChangedBytesAreRefusedOrOthers(
+        whole, [](const auto& each) { return Encoded(each); },
+        [](const auto& bytes) { return DecodeNetworkMessage(bytes); });
   }
 }
 

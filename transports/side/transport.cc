@@ -25,11 +25,11 @@ constexpr int kMostUnconfirmed = 64;
 
 Transport::Transport(std::string name, int rank, const std::vector<int>& peers, const auth::SecretKey& key,
                      const Settings& settings, const AllGather& all_gather, progress::NetworkTransportEvents& events,
-                     Leaves leaves)
+                     Deadline::Milliseconds patience)
     : name_(std::move(name)),
       rank_(rank),
       events_(events),
-      leaves_(leaves),
+      most_patience_(patience),
       channel_(std::in_place, rank, peers, key, settings, all_gather, static_cast<ChannelEvents&>(*this)),
       known_(peers),
       next_look_(Deadline::After(kLook)) {
@@ -38,8 +38,8 @@ Transport::Transport(std::string name, int rank, const std::vector<int>& peers, 
 }
 
 void Transport::Add(std::unique_ptr<Peer> peer) {
-  auto& known = At(peer->rank());
-  known.own = std::move(peer);
+  auto& own = At(peer->rank()).own;
+  own = std::move(peer);
 }
 
 void Transport::Begin(int rank) {
@@ -67,7 +67,7 @@ void Transport::SendControl(int rank, std::span<const std::byte> message) {
 
 void Transport::SayLeaving(int rank) {
   auto& peer = At(rank);
-  if (leaves_.patience.count() == 0 || peer.broken || !peer.own->open() || !peer.own->why().empty()) return;
+  if (most_patience_.count() == 0 || peer.broken || !peer.own->open() || !peer.own->why().empty()) return;
   const auto sent = peer.own->sent();
   if (std::exchange(peer.announced, sent) == sent) return;
   ++peer.unheard;
@@ -91,7 +91,7 @@ bool Transport::Control(int rank, std::span<const std::byte> bytes) {
   if (const auto* own = std::get_if<side::Own>(&*message)) return peer.own->Hear(own->bytes);
   if (const auto* forwarded = std::get_if<Forwarded>(&*message)) return peer.own->TakeForwarded(*forwarded);
   if (const auto* leaving = std::get_if<Leaving>(&*message)) {
-    if (leaves_.patience.count() == 0 || peer.unconfirmed == kMostUnconfirmed) return false;
+    if (most_patience_.count() == 0 || peer.unconfirmed == kMostUnconfirmed) return false;
     peer.own->HearLeaving(*leaving);
     if (peer.unconfirmed++ == 0) confirming_.push_back(rank);
   } else if (const auto* gave_up = std::get_if<GaveUp>(&*message)) {
@@ -216,7 +216,7 @@ void Transport::Abandon(int rank) {
 
 void Transport::Close() {
   channel_->Close();
-  patience_ = Deadline::After(leaves_.patience);
+  patience_ = Deadline::After(most_patience_);
   closed_ = true;
   for (const int rank : known_) {
     const auto& peer = At(rank);

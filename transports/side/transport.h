@@ -45,17 +45,12 @@ class Transport : public progress::NetworkTransport, private ChannelEvents {
   bool Delivered(int peer) const final;
 
  protected:
-  // How a rank leaves.
-  struct Leaves {
-    // The longest that it waits until its peers confirm what it sent; one that computes does not. 0: the transport knows
-    // what has arrived, and has no leave messages.
-    Deadline::Milliseconds patience{0};
-  };
-
-  // Collective over all ranks; throws what tcp::TcpTransport throws. `name`: of the means, for the log.
+  // Collective over all ranks; throws what tcp::TcpTransport throws. `name`: of the means, for the log. `patience`: the
+  // longest that a leaving rank waits until its peers confirm what it sent; one that computes does not. 0: the transport
+  // knows what has arrived, and has no leave messages.
   Transport(std::string name, int rank, const std::vector<int>& peers, const auth::SecretKey& key,
             const Settings& settings, const AllGather& all_gather, progress::NetworkTransportEvents& events,
-            Leaves leaves);
+            Deadline::Milliseconds patience);
 
   // Moves what is on its way. True: something moved.
   virtual bool Move() = 0;
@@ -76,7 +71,6 @@ class Transport : public progress::NetworkTransport, private ChannelEvents {
   Peer& Own(int peer) const { return *At(peer).own; }
   // Null: there is none of this rank.
   Peer* Find(std::size_t rank) const { return rank < peers_.size() ? peers_[rank].own.get() : nullptr; }
-  bool broken(int peer) const { return At(peer).broken; }
   // Ranks whose connection has begun, and not ended.
   const std::vector<int>& active() const { return active_; }
   // Peers have failed since Advance() last looked.
@@ -119,7 +113,7 @@ class Transport : public progress::NetworkTransport, private ChannelEvents {
   std::string name_;
   int rank_;
   progress::NetworkTransportEvents& events_;
-  Leaves leaves_;
+  Deadline::Milliseconds most_patience_;  // 0: there are no leave messages
   std::vector<int> troubled_;
   std::optional<Channel> channel_;
   std::vector<Known> peers_;  // by rank

@@ -76,7 +76,7 @@ class MailTransport final : public side::Transport {
  public:
   MailTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
                 const AllGather& all_gather, progress::NetworkTransportEvents& events, std::array<Mail, 2>& mail)
-      : side::Transport("mail", rank, peers, key, settings, all_gather, events, {kPatience}) {
+      : side::Transport("mail", rank, peers, key, settings, all_gather, events, kPatience) {
     const int other = 1 - rank;
     Add(std::make_unique<MailPeer>(other, shared(), mail[static_cast<std::size_t>(other)],
                                    mail[static_cast<std::size_t>(rank)]));
@@ -115,6 +115,16 @@ TEST(SideTransport, MessagesThatWaitedGoWhenThePeersHaveMet) {
   EXPECT_EQ(two.heard[1].texts.front(), "early");
 }
 
+// Rank 0 has sent "last" and is gone. Rank 1 gets it after a while, and only then breaks with rank 0.
+void ExpectLastArrives(TwoByMail& two, Deadline::Milliseconds held) {
+  const auto a_while = Deadline::After(held);
+  two.Until([&] { return a_while.Passed(); });
+  EXPECT_EQ(two.heard[1].broken, "");
+  two.Hold(1, false);
+  ASSERT_TRUE(two.Until([&] { return !two.heard[1].broken.empty(); }));
+  EXPECT_EQ(two.heard[1].texts, std::vector<std::string>{"last"});
+}
+
 // The channel may show the end of a peer before what it sent arrives.
 TEST(SideTransport, WhatAPeerSentBeforeItsEndStillArrives) {
   for (const bool both_ways : {true, false}) {
@@ -124,12 +134,7 @@ TEST(SideTransport, WhatAPeerSentBeforeItsEndStillArrives) {
     if (!both_ways) two.transports[1]->peer().CloseThisWay();
     two.Say(0, 1, "last");
     two.transports[0].reset();
-    const auto a_while = Deadline::After(kLastArrivals / 3);
-    two.Until([&] { return a_while.Passed(); });
-    EXPECT_EQ(two.heard[1].broken, "");
-    two.Hold(1, false);
-    ASSERT_TRUE(two.Until([&] { return !two.heard[1].broken.empty(); }));
-    EXPECT_EQ(two.heard[1].texts, std::vector<std::string>{"last"});
+    ExpectLastArrives(two, kLastArrivals / 3);
   }
 }
 
@@ -143,12 +148,7 @@ TEST(SideTransport, AnOrderlyLeaverIsDoneWithWhenAllItSentIsHere) {
   EXPECT_FALSE(two.transports[0]->Delivered(1));
   two.transports[0].reset();
   // Longer than what a peer that leaves without a word is given.
-  const auto a_while = Deadline::After(2 * kLastArrivals);
-  two.Until([&] { return a_while.Passed(); });
-  EXPECT_EQ(two.heard[1].broken, "");
-  two.Hold(1, false);
-  ASSERT_TRUE(two.Until([&] { return !two.heard[1].broken.empty(); }));
-  EXPECT_EQ(two.heard[1].texts, std::vector<std::string>{"last"});
+  ExpectLastArrives(two, 2 * kLastArrivals);
 }
 
 TEST(SideTransport, ALeaverIsConfirmed) {

@@ -33,7 +33,7 @@ std::string WhyNot(const Settings& /*settings*/) {
 UcxTransport::UcxTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key,
                            const Settings& settings, const AllGather& all_gather,
                            progress::NetworkTransportEvents& events)
-    : side::Transport("UCX", rank, peers, key, settings, all_gather, events, {kPatience}), worker_(peers.size()) {
+    : side::Transport("UCX", rank, peers, key, settings, all_gather, events, kPatience), worker_(peers.size()) {
   worker_.Receive(&UcxTransport::Arrived, this);
   channel().Watch(worker_.descriptor());
   for (const int peer : peers) Add(std::make_unique<UcxPeer>(peer, rank, worker_, shared()));

@@ -16,6 +16,8 @@
 namespace tutti::verbs {
 namespace {
 
+// A device reports what has arrived.
+constexpr Deadline::Milliseconds kNoLeaveMessages{0};
 constexpr std::size_t kBatch = 32;
 // The most batches in a row, so that a peer that sends endlessly does not keep this rank from its other work.
 constexpr int kBatchesInARow = 8;
@@ -39,7 +41,7 @@ VerbsTransport::VerbsTransport(int rank, const std::vector<int>& peers, const au
 VerbsTransport::VerbsTransport(Rails opened, int rank, const std::vector<int>& peers, const auth::SecretKey& key,
                                const Settings& settings, const AllGather& all_gather,
                                progress::NetworkTransportEvents& events)
-    : side::Transport("verbs", rank, peers, key, settings, all_gather, events, {}),
+    : side::Transport("verbs", rank, peers, key, settings, all_gather, events, kNoLeaveMessages),
       settings_(settings),
       rails_(std::move(opened)) {
   std::string names;
