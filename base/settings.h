@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 
 namespace tutti {
 

@@ -1,7 +1,7 @@
-# Fails if a file of MODULE includes a header of a module that is not in USED, or if a source in its folder is not in
-# KNOWN. tutti_module (modules.cmake) runs this in the project's root before it compiles a module.
+# Fails if one of FILES (patterns), the files of MODULE, includes a header from a folder that is not in USED, or if a
+# source among them is not in KNOWN. tutti_module (modules.cmake) runs this in the project's root before it compiles a module.
 cmake_minimum_required(VERSION 3.25)
-file(GLOB files RELATIVE ${CMAKE_SOURCE_DIR} ${MODULE}/*.h ${MODULE}/*.cc ${MODULE}/*.cu)
+file(GLOB files RELATIVE ${CMAKE_SOURCE_DIR} ${FILES})
 foreach(file IN LISTS files)
   if(file MATCHES "\\.cc$" AND NOT "${CMAKE_SOURCE_DIR}/${file}" IN_LIST KNOWN)
     message(SEND_ERROR "${file} belongs to no target: name it in the CMakeLists.txt of its module")
@@ -14,7 +14,7 @@ foreach(file IN LISTS files)
     string(REGEX REPLACE ".*\"(.*)\".*" "\\1" header "${include}")
     cmake_path(GET header PARENT_PATH folder)
     # Headers elsewhere (include/tutti/) are public.
-    if(EXISTS ${CMAKE_SOURCE_DIR}/${header} AND NOT folder STREQUAL MODULE AND NOT folder IN_LIST USED)
+    if(EXISTS ${CMAKE_SOURCE_DIR}/${header} AND NOT folder IN_LIST USED)
       message(SEND_ERROR "${file} includes ${header}, but ${MODULE} does not use ${folder}. If it may, say so in its CMakeLists.txt.")
     endif()
   endforeach()

@@ -12,7 +12,8 @@
 #              BENCHMARKS file...     for tutti-microbench
 #              FUZZ file...           one fuzz program each (fuzz.cmake)
 #              FUZZ_USES module...)   modules that these need besides this one
-# FOLDER and the files are relative to the calling CMakeLists.txt. The target's name is tutti_ and the folder's path
+# FOLDER and the files are relative to the calling CMakeLists.txt. A file may lie in a folder below FOLDER, which then
+# belongs to the module. The target's name is tutti_ and the folder's path
 # from the project's root, with _ for /. Tests, benchmarks, fuzz targets and headers named *_testing.h may include any
 # module.
 set(TUTTI_CHECK_INCLUDES ${CMAKE_CURRENT_LIST_DIR}/check_includes.cmake)
@@ -42,11 +43,20 @@ function(tutti_module folder)
       message(FATAL_ERROR "${module} uses ${other}, which is not below it: no module of this name is declared before")
     endif()
     get_property(further GLOBAL PROPERTY TUTTI_USED_BY_${other})
-    list(APPEND used ${other} ${further})
+    get_property(folders GLOBAL PROPERTY TUTTI_FOLDERS_OF_${other})
+    list(APPEND used ${folders} ${further})
     list(APPEND used_targets ${target})
   endforeach()
   list(REMOVE_DUPLICATES used)
   set_property(GLOBAL PROPERTY TUTTI_USED_BY_${module} ${used})
+  set(folders ${module})
+  foreach(source IN LISTS arg_SOURCES arg_UNUSED)
+    cmake_path(SET source_path NORMALIZE ${module}/${source})
+    cmake_path(GET source_path PARENT_PATH source_folder)
+    list(APPEND folders ${source_folder})
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  set_property(GLOBAL PROPERTY TUTTI_FOLDERS_OF_${module} ${folders})
   set_property(GLOBAL APPEND PROPERTY TUTTI_MODULES ${module})
   tutti_describe(${module} "${arg_ABOUT}" ${arg_USES})
 
@@ -73,12 +83,17 @@ function(tutti_module folder)
   target_include_directories(${name} ${reach} ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${name} ${reach} tutti_options ${used_targets} ${arg_LINKS})
 
-  file(GLOB files CONFIGURE_DEPENDS ${path}/*.h ${path}/*.cc ${path}/*.cu)
+  set(patterns)
+  foreach(each IN LISTS folders)
+    list(APPEND patterns ${each}/*.h ${each}/*.cc ${each}/*.cu)
+  endforeach()
+  list(TRANSFORM patterns PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE paths)
+  file(GLOB files CONFIGURE_DEPENDS ${paths})
   set(known ${arg_SOURCES} ${arg_UNUSED} ${arg_TESTS} ${arg_BENCHMARKS} ${arg_FUZZ})
   set(checked ${PROJECT_BINARY_DIR}/modules/${name}.checked)
   add_custom_command(
     OUTPUT ${checked}
-    COMMAND ${CMAKE_COMMAND} -D "MODULE=${module}" -D "USED=${used}" -D "KNOWN=${known}" -P ${TUTTI_CHECK_INCLUDES}
+    COMMAND ${CMAKE_COMMAND} -D "MODULE=${module}" -D "FILES=${patterns}" -D "USED=${folders};${used}" -D "KNOWN=${known}" -P ${TUTTI_CHECK_INCLUDES}
     COMMAND ${CMAKE_COMMAND} -E touch ${checked}
     DEPENDS ${files} ${TUTTI_CHECK_INCLUDES}
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "testing/own_network.h"
 #include "testing/surroundings.h"
 

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "base/file_descriptor.h"
 #include "base/threads/cancellation.h"
 

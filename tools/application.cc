@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "command_line/run.h"
+#include "base/command_line/run.h"
 #include "tools/commands.h"
 
 namespace tutti::tools {

@@ -1,5 +1,5 @@
 // tutti completion: the scripts by which a shell completes the command lines of tutti and tutti-bench.
-#include "command_line/completion.h"
+#include "base/command_line/completion.h"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 
-#include "command_line/run.h"
+#include "base/command_line/run.h"
 #include "tools/application.h"
 
 int main(int argc, char** argv) {

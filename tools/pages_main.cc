@@ -6,11 +6,11 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/command_line/completion.h"
+#include "base/command_line/man_page.h"
+#include "base/command_line/run.h"
 #include "base/files/files.h"
 #include "bench/driver/options.h"
-#include "command_line/completion.h"
-#include "command_line/man_page.h"
-#include "command_line/run.h"
 #include "tools/application.h"
 
 using namespace tutti;  // NOLINT: a program

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/files/files.h"
+#include "base/report/sizes.h"
 #include "bench/driver/launch.h"
 #include "bench/driver/sweep.h"
 #include "bench/limits/bound.h"
@@ -17,7 +18,6 @@
 #include "bench/limits/machine.h"
 #include "bench/report/grid_report.h"
 #include "bench/report/progress.h"
-#include "report/sizes.h"
 
 namespace tutti::bench {
 namespace {

@@ -13,10 +13,10 @@
 #include <ranges>
 #include <stdexcept>
 
+#include "base/command_line/run.h"
 #include "base/numbers/datatype.h"
+#include "base/report/sizes.h"
 #include "bench/driver/launch.h"
-#include "command_line/run.h"
-#include "report/sizes.h"
 
 namespace tutti::bench {
 namespace {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "base/command_line/outline.h"
 #include "bench/backends/library.h"
 #include "bench/driver/launch.h"
 #include "bench/driver/measure.h"
 #include "bench/worker/collective.h"
-#include "command_line/outline.h"
 
 namespace tutti::bench {
 

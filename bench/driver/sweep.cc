@@ -9,13 +9,13 @@
 
 #include "base/files/files.h"
 #include "base/numbers/datatype.h"
+#include "base/report/sizes.h"
 #include "bench/driver/launch.h"
 #include "bench/limits/machine.h"
 #include "bench/report/plot.h"
 #include "bench/report/progress.h"
 #include "bench/report/table.h"
 #include "bench/worker/tcp_probe.h"
-#include "report/sizes.h"
 
 namespace tutti::bench {
 namespace {

@@ -8,11 +8,11 @@
 #include <cstdlib>
 
 #include "base/files/files.h"
+#include "base/report/sizes.h"
 #include "bench/backends/gpu.h"
 #include "bench/limits/machine.h"
 #include "bench/report/record.h"
 #include "bench/report/statistics.h"
-#include "report/sizes.h"
 
 namespace tutti::bench {
 namespace {

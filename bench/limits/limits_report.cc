@@ -5,12 +5,12 @@
 #include <cstdlib>
 
 #include "base/files/files.h"
+#include "base/report/sizes.h"
 #include "bench/driver/grid.h"
 #include "bench/limits/bound.h"
 #include "bench/limits/machine.h"
 #include "bench/report/progress.h"
 #include "bench/report/record.h"
-#include "report/sizes.h"
 
 namespace tutti::bench {
 

@@ -13,11 +13,11 @@
 #include <new>
 #include <thread>
 
+#include "base/report/sizes.h"
 #include "bench/limits/limits.h"
 #include "bench/limits/stream_kernels.h"
 #include "bench/report/statistics.h"
 #include "bench/worker/pin.h"
-#include "report/sizes.h"
 
 namespace tutti::bench {
 namespace {

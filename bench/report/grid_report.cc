@@ -6,9 +6,9 @@
 #include <iterator>
 #include <set>
 
+#include "base/report/sizes.h"
 #include "bench/driver/launch.h"
 #include "bench/report/statistics.h"
-#include "report/sizes.h"
 
 namespace tutti::bench {
 namespace {

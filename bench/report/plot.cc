@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/numbers/datatype.h"
-#include "report/chart.h"
+#include "base/report/chart.h"
 
 namespace tutti::bench {
 namespace {

@@ -9,8 +9,8 @@
 #include <ctime>
 
 #include "base/numbers/datatype.h"
+#include "base/report/sizes.h"
 #include "bench/driver/launch.h"
-#include "report/sizes.h"
 
 namespace tutti::bench {
 namespace {

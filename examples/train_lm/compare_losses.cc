@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/files/files.h"
-#include "report/chart.h"
+#include "base/report/chart.h"
 
 namespace train_lm {
 namespace {

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/running_clock.h"
+#include "base/clocks/running_clock.h"
 #include "executors/host/doorbell.h"
 #include "executors/host/run.h"
 

@@ -1,6 +1,6 @@
 // Functions without a counterpart in Tutti: refused, with the reason.
-#include "interop/nccl/device_api_types.h"
 #include "interop/nccl/failure.h"
+#include "interop/nccl/one_sided/device_api_types.h"
 
 using namespace tutti::nccl;  // NOLINT: this file is the C boundary of that namespace
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "net/auth/channel.h"
 #include "net/auth/handshake.h"
 

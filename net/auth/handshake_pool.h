@@ -20,7 +20,7 @@
 #include <span>
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "net/auth/channel.h"
 #include "net/auth/handshake.h"
 #include "net/socket.h"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Draws the pictures of docs/performance.md and of its notes from docs/notebook/performance/*.csv.
+"""Draws the pictures of docs/performance.md and of its notes, from tables in docs/notebook.
 
     scripts/docs/draw_performance.py docs/pictures
-    scripts/docs/draw_performance.py reduce GRID.json >docs/notebook/performance/peers_NAME.csv
+    scripts/docs/draw_performance.py reduce GRID.json >docs/notebook/host_peers/peers_NAME.csv
 
 The second form reduces the output of `tutti-bench grid --json` to the medians that the pictures need. Add the date, the
 commit and the command to the first line of the file.
@@ -13,7 +13,7 @@ import math
 import pathlib
 import sys
 
-DATA = pathlib.Path(__file__).resolve().parents[2] / "docs/notebook/performance"
+DATA = pathlib.Path(__file__).resolve().parents[2] / "docs/notebook"
 # Name, colour (of Okabe and Ito, who chose them for the colour-blind) and marker.
 LIBRARIES = {"tutti": ("Tutti", "#d55e00", "circle"), "impi": ("Intel MPI", "#0072b2", "square"),
              "openmpi5": ("Open MPI 5", "#009e73", "up"), "openmpi": ("Open MPI 4.1", "#56b4e9", "down"),
@@ -97,8 +97,8 @@ class Picture:
 
 def curves(path, title, value, of_axis, log):
     """All-reduce on 2, 4 and 8 ranks of the Xeon: value(row, library) over the size."""
-    rows = [row for row in read("peers_xeon") if (row["collective"], row["place"]) == ("all_reduce", "out")]
-    for row in read("peers_mpich5"):
+    rows = [row for row in read("host_peers/peers_xeon") if (row["collective"], row["place"]) == ("all_reduce", "out")]
+    for row in read("host_peers/peers_mpich5"):
         for each in rows:
             if all(each[key] == row[key] for key in ("collective", "place", "ranks", "bytes")):
                 each["mpich5"] = row["mpich5"]
@@ -162,7 +162,7 @@ def heat_map(path, title, divisor):
     picture.text(x + 8, 49, "1.0: as fast. A frame: slower.")
     left_of = left
     for grid, name in GRIDS:
-        cells = {(row["collective"], row["place"], row["ranks"], row["bytes"]): row for row in read(f"peers_{grid}")}
+        cells = {(row["collective"], row["place"], row["ranks"], row["bytes"]): row for row in read(f"host_peers/peers_{grid}")}
         sizes = sorted({key[3] for key in cells})
         picture.text(left_of + len(sizes) * cell / 2, 80, name, "middle", "title")
         for column, count in enumerate(sizes):
@@ -190,7 +190,7 @@ def heat_map(path, title, divisor):
 
 def hosts(path):
     """Tutti's time over the best peer's, over the size, on 2 and 4 hosts."""
-    rows = read("hosts")
+    rows = read("performance/hosts")
     picture = Picture(960, 356)
     picture.text(12, 22, "All-reduce between hosts: Tutti's time as a part of the best peer's, below 1.0 faster",
                  kind="title")

@@ -6,7 +6,7 @@
 
 #include "src/api/options.h"
 #include "src/bootstrap/job_source.h"
-#include "src/bootstrap/rendezvous.h"
+#include "src/bootstrap/rendezvous/rendezvous.h"
 #include "src/memory/device_buffers.h"
 #include "tutti/extension.h"
 

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/threads/cancellation.h"

@@ -9,7 +9,7 @@
 #include <latch>
 
 #include "net/net_testing.h"
-#include "src/bootstrap/rendezvous.h"
+#include "src/bootstrap/rendezvous/rendezvous.h"
 #include "testing/descriptors.h"
 #include "testing/surroundings.h"
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "base/error.h"
 #include "net/auth/channel.h"
 #include "net/auth/handshake_pool.h"

@@ -11,7 +11,7 @@
 #include "net/interfaces.h"
 #include "src/bootstrap/job_secret.h"
 #include "src/bootstrap/local_job.h"
-#include "src/bootstrap/rendezvous.h"
+#include "src/bootstrap/rendezvous/rendezvous.h"
 
 namespace tutti::bootstrap {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "net/net_testing.h"
 #include "src/bootstrap/control_plane.h"
-#include "src/bootstrap/rendezvous.h"
+#include "src/bootstrap/rendezvous/rendezvous.h"
 
 namespace tutti::bootstrap {
 namespace {

@@ -14,7 +14,7 @@
 #include "net/auth/dial.h"
 #include "net/interfaces.h"
 #include "src/bootstrap/control_plane.h"
-#include "src/bootstrap/rendezvous.h"
+#include "src/bootstrap/rendezvous/rendezvous.h"
 
 namespace tutti::bootstrap {
 namespace {

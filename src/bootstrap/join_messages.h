@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "net/auth/handshake.h"
 #include "net/socket.h"
 #include "tutti/tutti.h"

@@ -8,7 +8,7 @@
 
 #include "base/all_gather.h"
 #include "base/files/json.h"
-#include "transports/shm/descriptor_exchange.h"
+#include "transports/shm/descriptors/descriptor_exchange.h"
 
 namespace tutti::bootstrap {
 

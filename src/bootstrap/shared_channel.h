@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "base/threads/cancellation.h"
 #include "net/auth/channel.h"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "net/net_testing.h"
-#include "src/bootstrap/rendezvous.h"
+#include "src/bootstrap/rendezvous/rendezvous.h"
 
 namespace tutti::bootstrap {
 namespace {

@@ -5,9 +5,9 @@
 #include <mutex>
 #include <string>
 
-#include "src/calls/device_launcher.h"
 #include "src/calls/group_run.h"
-#include "src/calls/shared_task.h"
+#include "src/calls/streams/device_launcher.h"
+#include "src/calls/streams/shared_task.h"
 #include "src/memory/device_buffers.h"
 
 namespace tutti::calls {

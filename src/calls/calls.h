@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/calls/handle.h"
-#include "src/calls/stream.h"
+#include "src/calls/streams/stream.h"
 
 namespace tutti::calls {
 

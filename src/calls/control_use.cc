@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "base/threads/patience.h"
-#include "src/calls/shared_task.h"
+#include "src/calls/streams/shared_task.h"
 
 namespace tutti::calls {
 

@@ -10,7 +10,7 @@
 
 #include "base/threads/quiet_thread.h"
 #include "src/calls/calls.h"
-#include "src/calls/shared_task.h"
+#include "src/calls/streams/shared_task.h"
 
 namespace tutti::calls {
 

@@ -7,8 +7,8 @@
 #include <functional>
 
 #include "src/calls/admission.h"
-#include "src/calls/launcher.h"
-#include "src/calls/stream.h"
+#include "src/calls/streams/launcher.h"
+#include "src/calls/streams/stream.h"
 #include "src/memory/device_buffers.h"
 
 namespace tutti::calls {

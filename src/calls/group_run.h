@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/calls/admission.h"
-#include "src/calls/launcher.h"
+#include "src/calls/streams/launcher.h"
 
 namespace tutti::calls {
 

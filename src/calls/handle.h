@@ -12,7 +12,7 @@
 
 #include "base/process_mark.h"
 #include "src/calls/lifecycle.h"
-#include "src/calls/stream.h"
+#include "src/calls/streams/stream.h"
 #include "src/calls/turns.h"
 #include "src/calls/user_ops.h"
 #include "src/communicator/communicator.h"

@@ -2,9 +2,9 @@
 
 #include <mutex>
 
-#include "base/clock.h"
+#include "base/clocks/clock.h"
 #include "src/calls/group.h"
-#include "src/calls/launcher.h"
+#include "src/calls/streams/launcher.h"
 
 namespace tutti::calls {
 namespace {

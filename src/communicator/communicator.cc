@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/clock.h"
+#include "base/clocks/clock.h"
 
 namespace tutti::comm {
 

@@ -18,7 +18,7 @@
 
 #include "base/all_gather.h"
 #include "src/bootstrap/control_plane.h"
-#include "src/bootstrap/rendezvous.h"
+#include "src/bootstrap/rendezvous/rendezvous.h"
 #include "src/bootstrap/shrink/membership_agreement.h"
 #include "src/communicator/control_call.h"
 #include "src/device/failure_detector.h"

@@ -8,7 +8,7 @@
 #include "base/all_gather.h"
 #include "base/log.h"
 #include "base/threads/quiet_thread.h"
-#include "src/bootstrap/rendezvous.h"
+#include "src/bootstrap/rendezvous/rendezvous.h"
 #include "src/communicator/communicator.h"
 
 namespace tutti::comm {

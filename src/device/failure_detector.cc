@@ -3,7 +3,7 @@
 #include <atomic>
 #include <utility>
 
-#include "base/clock.h"
+#include "base/clocks/clock.h"
 #include "base/log.h"
 #include "base/threads/quiet_thread.h"
 

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/running_clock.h"
+#include "base/clocks/running_clock.h"
 #include "src/device/device_side.h"
 #include "src/diagnostics/failure_detector.h"
 #include "src/diagnostics/recorder.h"

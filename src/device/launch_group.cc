@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/running_clock.h"
+#include "base/clocks/running_clock.h"
 #include "base/threads/pause.h"
 #include "transports/cuda/capture.h"
 

@@ -10,7 +10,7 @@
 #include "src/memory/registered_buffers.h"
 #include "src/memory/windows.h"
 #include "transports/cuda/fabric.h"
-#include "transports/cuda/mapped_memory.h"
+#include "transports/cuda/memory/mapped_memory.h"
 
 namespace tutti::device {
 

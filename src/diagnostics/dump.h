@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
+#include "base/clocks/clock.h"
 #include "base/error.h"
 #include "src/bootstrap/join_messages.h"
 #include "transports/ring/control_block.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "src/diagnostics/failure_detector.h"
 
 namespace tutti::diagnostics {

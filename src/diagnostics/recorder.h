@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "base/clock.h"
+#include "base/clocks/clock.h"
 #include "src/plan/operation.h"
 #include "transports/ring/control_block.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
+#include "base/clocks/clock.h"
 #include "tutti/tutti.h"
 
 namespace tutti::diagnostics {
@@ -20,7 +20,7 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  // One operation, from and to in Ticks() (base/clock.h).
+  // One operation, from and to in Ticks() (base/clocks/clock.h).
   void Add(std::uint64_t call, std::uint64_t count, std::uint64_t sequence, tuttiAlgorithm_t algorithm,
            std::int64_t from, std::int64_t to);
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/clock.h"
+#include "base/clocks/clock.h"
 #include "base/numbers/datatype.h"
 #include "src/plan/call_buffers.h"
 #include "src/plan/external_tuner.h"

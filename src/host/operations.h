@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/clock.h"
+#include "base/clocks/clock.h"
 #include "src/diagnostics/failure_detector.h"
 #include "src/diagnostics/recorder.h"
 #include "src/diagnostics/trace.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/all_gather.h"
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "base/settings.h"
 #include "src/bootstrap/join_messages.h"
 #include "transports/shm/hosts.h"

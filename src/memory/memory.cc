@@ -13,7 +13,7 @@
 #include "base/fork_safe_mutex.h"
 #include "base/threads/made_once.h"
 #include "src/memory/device_buffers.h"
-#include "transports/cuda/lent_memory.h"
+#include "transports/cuda/memory/lent_memory.h"
 #include "transports/cuda/resources.h"
 #include "transports/shm/segment.h"
 

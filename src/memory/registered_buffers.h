@@ -17,8 +17,8 @@
 #include "executors/cuda/kernels/device_plan.h"
 #include "executors/host/run.h"
 #include "transports/cuda/fabric.h"
-#include "transports/cuda/lent_memory.h"
-#include "transports/shm/descriptor_mail.h"
+#include "transports/cuda/memory/lent_memory.h"
+#include "transports/shm/descriptors/descriptor_mail.h"
 
 namespace tutti::memory {
 

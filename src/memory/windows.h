@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/all_gather.h"
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "executors/host/run.h"
 #include "transports/shm/fabric.h"
 

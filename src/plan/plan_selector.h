@@ -18,7 +18,7 @@
 #include "src/plan/external_tuner.h"
 #include "src/plan/planned_call.h"
 #include "src/plan/programs.h"
-#include "transports/shm/descriptor_exchange.h"
+#include "transports/shm/descriptors/descriptor_exchange.h"
 
 namespace tutti::plan {
 

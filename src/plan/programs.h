@@ -14,7 +14,7 @@
 #include "base/settings.h"
 #include "selection/cost_model/candidates.h"
 #include "src/plan/operation.h"
-#include "transports/shm/descriptor_exchange.h"
+#include "transports/shm/descriptors/descriptor_exchange.h"
 
 namespace tutti::plan {
 

@@ -23,7 +23,7 @@ refuse() {
   echo "$5"
   exit 1
 }
-product='algorithms base bench command_line executors interop net selection src tools topology transports'
+product='algorithms base bench executors interop net selection src tools topology transports'
 # Figures about certain algorithms name them; NCCL's words for algorithms stand for certain ones.
 refuse 'tuttiAlgorithm[A-Z]' "$product parallel" 'tuttiAlgorithmNone|tuttiAlgorithmName\(' \
   'algorithms/builders/|tools/simulator/(claims|published)\.cc|interop/nccl/environment/choice_lists\.cc' \

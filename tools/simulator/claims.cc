@@ -6,7 +6,7 @@
 
 #include "algorithms/builders/records.h"
 #include "base/files/files.h"
-#include "report/chart.h"
+#include "base/report/chart.h"
 #include "selection/cost_model/machine_of_system.h"
 #include "tools/simulator/simulated.h"
 #include "topology/xml/xml.h"

@@ -9,7 +9,7 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "report/sizes.h"
+#include "base/report/sizes.h"
 #include "selection/cost_model/candidates.h"
 #include "selection/cost_model/machine_of_system.h"
 #include "tools/simulator/simulated.h"

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/files/files.h"
-#include "report/chart.h"
-#include "report/sizes.h"
+#include "base/report/chart.h"
+#include "base/report/sizes.h"
 #include "selection/cost_model/candidates.h"
 #include "tools/commands.h"
 #include "tools/inspect/chosen_schedules.h"

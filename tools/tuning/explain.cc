@@ -8,7 +8,7 @@
 
 #include "algorithms/builders/records.h"
 #include "base/error.h"
-#include "report/sizes.h"
+#include "base/report/sizes.h"
 #include "selection/tuner/calibration.h"
 #include "tools/commands.h"
 #include "tools/json.h"

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/report/sizes.h"
 #include "bench/report/statistics.h"
-#include "report/sizes.h"
 #include "selection/tuner/calibration.h"
 #include "selection/tuner/explain.h"
 #include "tools/commands.h"

@@ -13,11 +13,11 @@
 #include "base/all_gather.h"
 #include "transports/cuda/cuda_device.h"
 #include "transports/cuda/layout.h"
-#include "transports/cuda/lent_memory.h"
+#include "transports/cuda/memory/lent_memory.h"
+#include "transports/cuda/memory/team_memory.h"
 #include "transports/cuda/pinned_rings.h"
 #include "transports/cuda/resources.h"
 #include "transports/cuda/ring.h"
-#include "transports/cuda/team_memory.h"
 #include "transports/shm/fabric.h"
 
 namespace tutti::cuda_transport {

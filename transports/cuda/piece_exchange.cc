@@ -8,7 +8,7 @@
 #include "base/all_gather.h"
 #include "base/file_descriptor.h"
 #include "transports/cuda/phase.h"
-#include "transports/shm/descriptor_exchange.h"
+#include "transports/shm/descriptors/descriptor_exchange.h"
 
 namespace tutti::cuda_transport {
 namespace {

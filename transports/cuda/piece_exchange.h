@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/all_gather.h"
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "transports/cuda/cuda_device.h"
-#include "transports/cuda/mapped_memory.h"
+#include "transports/cuda/memory/mapped_memory.h"
 #include "transports/shm/fabric.h"
 
 namespace tutti::cuda_transport {

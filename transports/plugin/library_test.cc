@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "transports/plugin/trial.h"
 
 namespace tutti::plugin {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 
 namespace tutti::plugin {
 

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "base/error.h"
 #include "base/file_descriptor.h"
 #include "transports/progress/network_peer.h"

@@ -14,7 +14,7 @@
 #include <span>
 #include <string>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "transports/ring/slot.h"
 
 namespace tutti::progress {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/all_gather.h"
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "transports/progress/network_transport.h"
 
 namespace tutti::progress {

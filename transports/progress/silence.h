@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "net/socket.h"
 
 namespace tutti::progress {

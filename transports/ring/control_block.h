@@ -23,7 +23,7 @@ struct alignas(kCacheLine) OperationRecord {
   std::atomic<std::uint64_t> signature;
   std::atomic<std::uint64_t> call;       // PackCall()
   std::atomic<std::uint64_t> count;      // elements
-  std::atomic<std::int64_t> started;     // ticks (base/clock.h)
+  std::atomic<std::int64_t> started;     // ticks (base/clocks/clock.h)
   std::atomic<std::int64_t> ended;       // ticks; 0: it has not
   std::atomic<std::uint64_t> algorithm;  // tuttiAlgorithm_t
 };

@@ -16,9 +16,9 @@
 #include "base/file_descriptor.h"
 #include "base/log.h"
 #include "transports/shm/cma.h"
+#include "transports/shm/descriptors/unix_messages.h"
 #include "transports/shm/memory_nodes.h"
 #include "transports/shm/process_register.h"
-#include "transports/shm/unix_messages.h"
 
 namespace tutti::shm {
 namespace {

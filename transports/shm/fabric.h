@@ -11,12 +11,12 @@
 #include <memory>
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "base/file_descriptor.h"
 #include "base/settings.h"
 #include "transports/ring/layout.h"
 #include "transports/ring/ring.h"
-#include "transports/shm/descriptor_exchange.h"
+#include "transports/shm/descriptors/descriptor_exchange.h"
 #include "transports/shm/segment.h"
 
 namespace tutti::shm {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 
 namespace tutti::side {
 

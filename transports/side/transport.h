@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/all_gather.h"
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "base/settings.h"
 #include "net/auth/secret_key.h"
 #include "transports/progress/network_transport.h"

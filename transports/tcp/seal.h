@@ -6,7 +6,7 @@
 // because a sender must not change the user's memory.
 //
 // Uses OpenSSL's libcrypto, which runs this mode by the processor's own instructions on x86 and ARM: its proofs take a
-// quarter of the time of libsodium's (docs/notebook/performance/protection.md). No configuration file changes the
+// quarter of the time of libsodium's (docs/notebook/protection/protection.md). No configuration file changes the
 // separate context in which it is used, and the context exists until the process is gone, whatever other code uses or
 // cleans up OpenSSL. The kernel's TLS is not used: its module is missing in many containers, so a second method would be
 // needed all the same, and no machine was available to measure it.

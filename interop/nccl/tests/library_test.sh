@@ -44,7 +44,7 @@ aliases_are_the_same() {
 
 # Three functions have types without names in NVIDIA's header, beside which nccl.h must compile.
 declares_what_it_exports() {
-  cat "$header" "$source_dir/interop/nccl/device_api_types.h" | tr '\n' ' ' | grep -oE 'TUTTI_NCCL_FUNCTION\([^,]*, nccl[A-Za-z0-9]+' | sed 's/.*, //' | LC_ALL=C sort >"$work/declared"
+  cat "$header" "$source_dir/interop/nccl/one_sided/device_api_types.h" | tr '\n' ' ' | grep -oE 'TUTTI_NCCL_FUNCTION\([^,]*, nccl[A-Za-z0-9]+' | sed 's/.*, //' | LC_ALL=C sort >"$work/declared"
   diff "$expected" "$work/declared"
 }
 

@@ -1,5 +1,5 @@
 // Teams, and addresses of other ranks' memory.
-#include "interop/nccl/device_api_types.h"
+#include "interop/nccl/one_sided/device_api_types.h"
 #include "interop/nccl/tests/testing.h"
 
 namespace tutti::nccl::testing {

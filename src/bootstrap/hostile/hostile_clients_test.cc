@@ -9,7 +9,7 @@
 #include "net/auth/dial.h"
 #include "net/net_testing.h"
 #include "src/bootstrap/control_plane.h"
-#include "src/bootstrap/rendezvous.h"
+#include "src/bootstrap/rendezvous/rendezvous.h"
 #include "testing/surroundings.h"
 
 namespace tutti::bootstrap {

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "net/auth/channel.h"
 #include "net/auth/client_handshake.h"
 

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "net/auth/channel.h"
 
 namespace tutti::shrink {

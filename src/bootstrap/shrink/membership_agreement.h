@@ -19,7 +19,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/deadline.h"
+#include "base/clocks/deadline.h"
 #include "base/threads/cancellation.h"
 #include "net/auth/doorkeeper.h"
 #include "src/bootstrap/join_messages.h"

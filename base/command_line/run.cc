@@ -1,0 +1,35 @@
+#include "base/command_line/run.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <exception>
+
+#include "base/plain_text.h"
+
+namespace tutti::command_line {
+
+std::string Version() { return TUTTI_PROGRAM_VERSION; }
+
+void AddVersion(CLI::App& app) {
+  app.set_version_flag("--version", fmt::format("{} {}", app.get_name(), Version()), "Print the version and exit");
+}
+
+int Report(const CLI::App& app, const CLI::ParseError& error) {
+  return app.exit(error) == EXIT_SUCCESS ? EXIT_SUCCESS : kWrongUsage;
+}
+
+int Run(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+    return EXIT_SUCCESS;
+  } catch (const CLI::ParseError& error) {
+    return Report(app, error);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", app.get_name(), Printable(error.what()));
+    return kFailed;
+  }
+}
+
+}  // namespace tutti::command_line
