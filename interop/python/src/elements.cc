@@ -35,6 +35,9 @@ constexpr NamedFloat kNamedFloats[] = {{{Kind::kBfloat16, 2}, "bfloat16", 4},
                                        {{Kind::kFloat8E4M3, 1}, "float8_e4m3fn", 10},
                                        {{Kind::kFloat8E5M2, 1}, "float8_e5m2", 12}};
 
+// The other kinds' DLDataTypeCode.
+enum : std::uint8_t { kInt, kUint, kFloat, kComplex = 5, kBool };
+
 std::optional<tuttiDataType_t> NativeType(const Element& element) {
   const auto* const found = std::ranges::find(kNative, element);
   if (found == kNative.end()) return std::nullopt;
@@ -144,8 +147,6 @@ std::optional<Element> ElementOfName(std::string_view name, std::size_t bytes) {
 }
 
 std::optional<Element> ElementOfDlpack(std::uint8_t code, std::uint8_t bits, std::uint16_t lanes) {
-  // DLDataTypeCode of DLPack 1.1.
-  enum : std::uint8_t { kInt, kUint, kFloat, kComplex = 5, kBool };
   constexpr std::uint8_t kFirstFloat8 = 7, kLastFloat8 = 14;
   constexpr unsigned kBitsInByte = 8;
   if (lanes != 1 || bits == 0 || bits % kBitsInByte != 0) return std::nullopt;
@@ -162,6 +163,20 @@ std::optional<Element> ElementOfDlpack(std::uint8_t code, std::uint8_t bits, std
     default:
       if (code >= kFirstFloat8 && code <= kLastFloat8) return Element{Kind::kOpaque, bytes};
       return std::nullopt;
+  }
+}
+
+Element ElementOf(tuttiDataType_t type) { return kNative[static_cast<std::size_t>(type)]; }
+
+std::uint8_t DlpackCodeOf(const Element& element) {
+  const auto* const named = std::ranges::find(kNamedFloats, element, &NamedFloat::element);
+  if (named != std::end(kNamedFloats)) return named->dlpack;
+  switch (element.kind) {
+    case Kind::kSigned: return kInt;
+    case Kind::kFloat: return kFloat;
+    case Kind::kComplex: return kComplex;
+    case Kind::kBool: return kBool;
+    default: return kUint;
   }
 }
 

@@ -6,11 +6,15 @@ namespace nb = nanobind;
 
 namespace tutti_python {
 
-void Fail(tuttiResult_t code, const std::string& message) {
+void SetError(tuttiResult_t code, const std::string& message) {
   const std::string text = message.empty() ? tuttiGetErrorString(code) : message;
   const nb::object error =
       nb::module_::import_("tutti._errors").attr("of_code")(static_cast<int>(code), nb::str(text.c_str()));
   PyErr_SetObject(error.type().ptr(), error.ptr());
+}
+
+void Fail(tuttiResult_t code, const std::string& message) {
+  SetError(code, message);
   throw nb::python_error();
 }
 

@@ -12,6 +12,9 @@ namespace tutti_python {
 // Raises the exception class of the code.
 [[noreturn]] void Fail(tuttiResult_t code, const std::string& message);
 
+// The same where the caller raises: sets Python's error.
+void SetError(tuttiResult_t code, const std::string& message);
+
 // Raises TypeError: an argument of a kind that the call does not take.
 [[noreturn]] void FailType(const std::string& message);
 

@@ -64,6 +64,8 @@ void BindLifecycle(nb::module_& module, CommunicatorClass& communicator) {
           "rank", [](Communicator& self) { return self.handle().rank(); }, "This rank's number, from 0.")
       .def_prop_ro(
           "size", [](Communicator& self) { return self.handle().size(); }, "The number of ranks.")
+      .def_prop_ro(  // for tutti._parallel, a module of its own
+          "_address", [](Communicator& self) { return reinterpret_cast<std::uintptr_t>(self.handle().get()); })
       .def_prop_ro(
           "closed", [](Communicator& self) { return !self.handle().open(); }, "Whether it takes no more calls.")
       .def_prop_ro("hosts", &Communicator::Hosts,

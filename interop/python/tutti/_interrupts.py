@@ -14,10 +14,13 @@ import os
 import signal
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from ._core import Communicator
+
+class _Interrupted(Protocol):
+    """What has calls in which the main thread may wait."""
+
+    def _interrupt(self) -> None: ...
 
 
 class Watcher:
@@ -27,11 +30,11 @@ class Watcher:
         self._reset()
 
     def _reset(self) -> None:
-        self._communicators: weakref.WeakSet[Communicator] = weakref.WeakSet()
+        self._waiting: weakref.WeakSet[_Interrupted] = weakref.WeakSet()
         self._pipe: tuple[int, int] | None = None
 
-    def add(self, communicator: Communicator) -> None:
-        self._communicators.add(communicator)
+    def add(self, one: _Interrupted) -> None:
+        self._waiting.add(one)
         if threading.current_thread() is threading.main_thread():
             self._listen()
 
@@ -59,8 +62,8 @@ class Watcher:
     def _watch(self, readable: int) -> None:
         while signals := os.read(readable, 1):
             if signals[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-                for communicator in list(self._communicators):
-                    communicator._interrupt()
+                for one in list(self._waiting):
+                    one._interrupt()
 
 
 WATCHER = Watcher()

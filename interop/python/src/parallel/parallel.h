@@ -1,0 +1,43 @@
+// The module tutti._parallel: the parallel layer's classes as Python sees them. tutti.parallel says them better.
+//
+// Thread-safety: functions need the GIL.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <tutti/parallel/process_group.h>
+
+#include "compute.h"
+
+namespace tutti_python {
+
+// While it exists, the main thread is inside a call that uses the group, if the current thread is the main one. Ctrl-C
+// then revokes the group (Interrupt).
+class Inside {
+ public:
+  explicit Inside(tutti::parallel::ProcessGroup& group);
+  ~Inside();
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  tutti::parallel::ProcessGroup* before_;
+};
+
+// Runs a call of the parallel layer, which may wait for other ranks of the group, without the GIL.
+// REQUIRES: call() touches no Python object, except through a Compute.
+template <typename Call>
+auto Freely(tutti::parallel::ProcessGroup& group, const Call& call) {
+  const Inside inside(group);
+  const nanobind::gil_scoped_release released;
+  return call();
+}
+
+void BindCompute(nanobind::module_& module);
+void BindGroups(nanobind::module_& module);
+void BindLayers(nanobind::module_& module);
+void BindContext(nanobind::module_& module);
+void BindData(nanobind::module_& module);
+void BindExperts(nanobind::module_& module);
+void BindPipeline(nanobind::module_& module);
+
+}  // namespace tutti_python
