@@ -29,13 +29,16 @@ using Clock = std::chrono::steady_clock;
 constexpr int kBackwardByForward = 2;  // the usual estimate of their durations
 constexpr int kBatches = 7;            // the median is reported
 constexpr int kChunks = 2;             // per stage, where a schedule interleaves them
-constexpr std::array<const char*, 4> kSchedules{"GPipe", "1F1B", "Interleaved1F1B", "ZB-H1"};
+constexpr std::array<const char*, 4> kMeasured{"GPipe", "1F1B", "Interleaved1F1B", "ZB-H1"};
+constexpr std::array<const char*, 5> kDrawn{"GPipe", "1F1B", "Interleaved1F1B", "ZB-H1", "ZB-V"};
 constexpr const char* kUsualMilliseconds = "20";
 const TensorSpec kActivation{{64, 256}, tuttiFloat32};
 
 double Now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
-int ChunksOf(const std::string& schedule, int chunks) { return schedule == "Interleaved1F1B" ? chunks : 1; }
+int ChunksOf(const std::string& schedule, int chunks) {
+  return schedule == "Interleaved1F1B" ? chunks : schedule == "ZB-V" ? 2 : 1;
+}
 
 // A stage (or one of its chunks) that computes nothing, and records when. Both parts of a backward take equally long.
 class SleepingStage : public SplitBackwardStep {
@@ -116,7 +119,7 @@ void RunStage(int stage, int stages, const tuttiUniqueId& id, std::chrono::milli
   PipelineParallel whole(group, ends_of(1)), interleaved(group, ends_of(kChunks));
   std::vector<Cell> cells;
   for (const int microbatches : {4, 8, 16}) {
-    for (const char* name : kSchedules) {
+    for (const char* name : kMeasured) {
       cells.push_back({get_schedule(name, stages, microbatches, ChunksOf(name, kChunks))});
     }
   }
@@ -173,10 +176,10 @@ int MeasureAll(std::chrono::milliseconds forward) {
   return 0;
 }
 
-// The four schedules of docs/parallel_pipeline.md, with one stage's forward as the unit of time.
+// The schedules of docs/parallel_pipeline.md, with one stage's forward as the unit of time.
 int DrawAll(int stages, int microbatches, int chunks) {
   std::vector<PipelineChart> charts;
-  for (const char* name : kSchedules) {
+  for (const char* name : kDrawn) {
     const auto schedule = get_schedule(name, stages, microbatches, ChunksOf(name, chunks));
     const double forward = 1.0 / schedule.chunks;
     charts.push_back({schedule, pipeline_simulate(schedule, PipelineDurations::uniform(stages, forward,
@@ -186,8 +189,8 @@ int DrawAll(int stages, int microbatches, int chunks) {
   return 0;
 }
 
-int Chart(const std::string& how, const std::string& name, int stages, int microbatches, int chunks) {
-  if (name == "all") return DrawAll(stages, microbatches, chunks);
+int Chart(const std::string& how, const std::string& name, int stages, int microbatches, std::optional<int> chunks) {
+  if (name == "all") return DrawAll(stages, microbatches, chunks.value_or(kChunks));
   const auto schedule = get_schedule(name, stages, microbatches, chunks);
   const auto timeline = pipeline_simulate(schedule, PipelineDurations::uniform(schedule.stages, 1, kBackwardByForward));
   const auto chart = how == "draw" ? draw(schedule, timeline) : draw_text(schedule, timeline);
@@ -208,7 +211,7 @@ int main(int argc, char** argv) {
                           (arguments[0] == "draw" || (arguments[0] == "show" && arguments[1] != "all"));
     if (is_chart) {
       return Chart(arguments[0], arguments[1], std::atoi(argv[3]), std::atoi(argv[4]),
-                   argc > 5 ? std::atoi(argv[5]) : 1);
+                   argc > 5 ? std::optional(std::atoi(argv[5])) : std::nullopt);
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

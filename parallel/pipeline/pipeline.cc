@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <stdexcept>
 #include <utility>
 
 #include "parallel/pipeline/pipeline_memory.h"
 #include "parallel/pipeline/pipeline_negotiation.h"
+#include "parallel/pipeline/pipeline_walk.h"
 #include "tutti/parallel/error.h"
 #include "tutti/parallel/p2p_communication.h"
 #include "tutti/parallel/pipeline_verify.h"
@@ -109,7 +111,14 @@ class PipelineParallel::Batch {
       case PipelinePass::backward_input: Split(step).backward_input(microbatch, input, grad_output, makes); break;
       case PipelinePass::backward_weight: Split(step).backward_weight(microbatch, input, grad_output); break;
     }
+    if (made && IsLocal(*made)) HandOver(*made);
     for (const auto& use : last_read_by(schedule_, stage(), action)) Release(use);
+  }
+  // Between two chunks of this stage a result stays where it is.
+  void HandOver(const PipelineTransfer& transfer) {
+    auto node = in_use_.extract(sent_from(transfer));
+    node.key() = received_in(schedule_, transfer);
+    in_use_.insert(std::move(node));
   }
   const Tensor* InUse(const BufferUse& use) const {
     const auto found = in_use_.find(use);
@@ -132,12 +141,16 @@ PipelineParallel::PipelineParallel(ProcessGroup& group, std::optional<TensorSpec
                                    std::optional<TensorSpec> output, Allocate allocate)
     : PipelineParallel(group, {{std::move(input), std::move(output)}}, std::move(allocate)) {}
 
-void PipelineParallel::Prepare(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps) {
+PipelineParallel::PipelineParallel(ProcessGroup& group, PipelineGives gives, Allocate allocate)
+    : group_(group), gives_(std::move(gives)), asks_(true), allocate_(std::move(allocate)) {}
+
+void PipelineParallel::Check(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps) {
   require_verified(schedule);
   if (schedule.stages != group_.size()) {
     throw Error(tuttiInvalidArgument, fmt::format("the schedule has {} stages, but the pipeline's group has {} ranks",
                                                   schedule.stages, group_.size()));
   }
+  if (gives_) chunks_.resize(steps.size());
   for (const auto& [what, count] : {std::pair{"chunks", chunks_.size()}, std::pair{"steps", steps.size()}}) {
     if (std::cmp_equal(count, schedule.chunks)) continue;
     throw Error(tuttiInvalidArgument,
@@ -154,6 +167,9 @@ void PipelineParallel::Prepare(const PipelineSchedule& schedule, const std::vect
                     "the step of chunk {} has only backward: derive it from SplitBackwardStep",
                     schedule.name, action.chunk));
   }
+}
+
+void PipelineParallel::AllocateFor(const PipelineSchedule& schedule) {
   const auto bytes_of = [&](const BufferUse& use) {
     const auto& spec = SpecOf(chunks_, use);
     return spec ? BytesOf(*spec) : 0;  // the stages do not fit then: all get that error
@@ -164,18 +180,45 @@ void PipelineParallel::Prepare(const PipelineSchedule& schedule, const std::vect
   }
 }
 
-void PipelineParallel::Negotiate(const PipelineSchedule& schedule, const std::string& trouble) {
+bool PipelineParallel::Negotiate(const PipelineSchedule& schedule, const std::string& trouble) {
   auto mine = TermsOf(schedule);
   mine.trouble = trouble;
+  mine.asks = asks_;
   std::vector<PipelineTerms> all;
   for (std::size_t chunk = 0; chunk == 0 || std::cmp_less(chunk, schedule.chunks); ++chunk) {
     // A stage that has fewer chunks than its schedule is in trouble, which is reported first.
     if (chunk < chunks_.size()) mine.takes = chunks_[chunk].input, mine.gives = chunks_[chunk].output;
     const auto terms = Placed(group_, "while agreeing on a batch", [&] { return Gather(group_, mine); });
     RequireSameSchedule(terms);
+    if (std::ranges::any_of(terms, &PipelineTerms::asks)) return true;
     std::ranges::copy(terms, std::back_inserter(all));
   }
-  RequireFitting(all);
+  RequireFitting(schedule, all);
+  return false;
+}
+
+void PipelineParallel::Ask(const PipelineSchedule& schedule) {
+  auto mine = TermsOf(schedule);
+  std::optional<TensorSpec> takes;
+  for (int number = 0; number < schedule.stages * schedule.chunks; ++number) {
+    const auto [stage, chunk] = chunk_at(schedule, number);
+    std::exception_ptr failure;
+    if (stage == group_.rank()) {
+      auto& ends = chunks_[static_cast<std::size_t>(chunk)];
+      try {
+        if (gives_) ends = {takes, gives_(chunk, takes)};
+        mine.gives = ends.output;
+      } catch (const std::exception& error) {
+        mine.trouble = error.what();
+        failure = std::current_exception();
+      }
+    }
+    const auto all = Placed(group_, "while agreeing on a batch", [&] { return Gather(group_, mine); });
+    if (failure) std::rethrow_exception(failure);
+    RequireSameSchedule(all);
+    takes = all[static_cast<std::size_t>(stage)].gives;
+  }
+  asks_ = false;
 }
 
 void PipelineParallel::run(const PipelineSchedule& schedule, PipelineStep& step, tuttiStream_t stream) {
@@ -185,13 +228,22 @@ void PipelineParallel::run(const PipelineSchedule& schedule, PipelineStep& step,
 void PipelineParallel::run(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps,
                            tuttiStream_t stream) {
   // All stages get a problem of this stage alone: else they would wait for it.
-  std::string trouble;
-  try {
-    Prepare(schedule, steps);
-  } catch (const std::exception& error) {
-    trouble = error.what();
+  const auto trouble_in = [](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const auto trouble = trouble_in([&] {
+    Check(schedule, steps);
+    if (!asks_) AllocateFor(schedule);
+  });
+  if (Negotiate(schedule, trouble)) {
+    Ask(schedule);
+    Negotiate(schedule, trouble_in([&] { AllocateFor(schedule); }));
   }
-  Negotiate(schedule, trouble);
   try {
     Batch(*this, schedule, steps, stream).Run();
   } catch (...) {

@@ -16,8 +16,9 @@ std::string Read(const std::string& path) {
 
 TEST(PipelineDocs, ThePictureIsWhatIsDrawn) {
   std::vector<PipelineChart> charts;
-  for (const auto& schedule : {gpipe(4, 8), one_forward_one_backward(4, 8),
-                               interleaved_one_forward_one_backward(4, 8, 2), zero_bubble_h1(4, 8)}) {
+  for (const auto& schedule :
+       {gpipe(4, 8), one_forward_one_backward(4, 8), interleaved_one_forward_one_backward(4, 8, 2),
+        zero_bubble_h1(4, 8), zero_bubble_v(4, 8)}) {
     const double forward = 1.0 / schedule.chunks;
     charts.push_back({schedule, pipeline_simulate(schedule, PipelineDurations::uniform(4, forward, 2 * forward))});
   }

@@ -89,6 +89,17 @@ TEST(PipelineErrors, EveryRankIsToldWhatDoesNotFit) {
                           stage == 1 ? std::optional(TensorSpec{Shape(9, 1), tuttiFloat32}) : Between(stage, 3));
     EXPECT_TRUE(
         Throws([&] { deep.run(gpipe(3, 4), step); }, tuttiInvalidArgument, {"stage 1", "9 dimensions", "at most 8"}));
+    // A stage that cannot say what it gives gets its own exception.
+    PipelineParallel asking(group, [&](int, const std::optional<TensorSpec>&) {
+      if (stage == 1) throw std::domain_error("no layer for 3 columns");
+      return Between(stage, 3);
+    });
+    if (stage == 1) {
+      EXPECT_THROW(asking.run(gpipe(3, 4), step), std::domain_error);
+    } else {
+      EXPECT_TRUE(
+          Throws([&] { asking.run(gpipe(3, 4), step); }, tuttiInvalidArgument, {"stage 1: no layer for 3 columns"}));
+    }
     // The group still works.
     Stage good(stage);
     pipeline.run(gpipe(3, 4), good);

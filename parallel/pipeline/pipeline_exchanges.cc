@@ -9,19 +9,33 @@ namespace {
 
 using enum PipelinePass;
 
+// Whether a microbatch goes through the stages' chunks of this number from the last stage to the first.
+bool GoesBack(const PipelineSchedule& schedule, int chunk) {
+  return schedule.placement == PipelinePlacement::v && chunk % 2 == 1;
+}
+
 // The transfer from the chunk that is `maker` further on to the one that is `user` further on.
 std::optional<PipelineTransfer> Transfer(const PipelineSchedule& schedule, int stage, const PipelineAction& action,
                                          int maker, int user) {
   if (action.pass == backward_weight) return std::nullopt;
-  const int here = action.chunk * schedule.stages + stage, made = here + maker, used = here + user;
+  const int here = chunk_number(schedule, stage, action.chunk), made = here + maker, used = here + user;
   const auto exists = [&](int chunk) { return chunk >= 0 && chunk < schedule.stages * schedule.chunks; };
   if (!exists(made) || !exists(used)) return std::nullopt;
-  return PipelineTransfer{{action.pass == forward ? forward : backward, action.microbatch, made / schedule.stages},
-                          made % schedule.stages,
-                          used % schedule.stages};
+  const auto from = chunk_at(schedule, made), to = chunk_at(schedule, used);
+  return PipelineTransfer{
+      {action.pass == forward ? forward : backward, action.microbatch, from.chunk}, from.stage, to.stage};
 }
 
 }  // namespace
+
+int chunk_number(const PipelineSchedule& schedule, int stage, int chunk) {
+  return chunk * schedule.stages + (GoesBack(schedule, chunk) ? schedule.stages - 1 - stage : stage);
+}
+
+PipelineChunk chunk_at(const PipelineSchedule& schedule, int number) {
+  const int chunk = number / schedule.stages, place = number % schedule.stages;
+  return {GoesBack(schedule, chunk) ? schedule.stages - 1 - place : place, chunk};
+}
 
 std::optional<PipelineTransfer> transfer_of(const PipelineSchedule& schedule, int stage, const PipelineAction& action) {
   return Transfer(schedule, stage, action, 0, action.pass == forward ? 1 : -1);
@@ -37,10 +51,12 @@ std::vector<PipelineExchange> exchanges_before(const PipelineSchedule& schedule,
   const auto& actions = schedule.actions[static_cast<std::size_t>(stage)];
   PipelineExchange exchange;
   if (place > 0) {
-    if (auto send = transfer_of(schedule, stage, actions[place - 1])) exchange.sends.push_back(*send);
+    const auto send = transfer_of(schedule, stage, actions[place - 1]);
+    if (send && !IsLocal(*send)) exchange.sends.push_back(*send);
   }
   if (place < actions.size()) {
-    if (auto receive = transfer_for(schedule, stage, actions[place])) exchange.receives.push_back(*receive);
+    const auto receive = transfer_for(schedule, stage, actions[place]);
+    if (receive && !IsLocal(*receive)) exchange.receives.push_back(*receive);
   }
   if (exchange == PipelineExchange{}) return {};
   return {exchange};
@@ -75,7 +91,9 @@ std::vector<Way> WaysOf(const PipelineSchedule& schedule) {
     }
   }
   std::vector<Way> all;
-  for (const auto& [key, way] : ways) all.push_back(way);
+  for (const auto& [key, way] : ways) {
+    if (!IsLocal(way.transfer)) all.push_back(way);
+  }
   return all;
 }
 

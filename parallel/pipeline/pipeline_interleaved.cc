@@ -3,37 +3,36 @@
 #include <algorithm>
 
 #include "parallel/pipeline/pipeline_making.h"
-#include "tutti/parallel/tensor.h"
 
 namespace tutti::parallel {
-namespace {
 
-// Step k of a stage's forwards: `stages` microbatches through the first chunk, the same through the next one, ..., then
-// the next microbatches. Backwards go the other way through the chunks.
-PipelineAction Step(const PipelineSchedule& schedule, PipelinePass pass, int k) {
-  const int round = schedule.stages * schedule.chunks;
-  const int chunk = k % round / schedule.stages;
-  return {pass, k / round * schedule.stages + k % schedule.stages,
-          pass == PipelinePass::forward ? chunk : schedule.chunks - 1 - chunk};
-}
-
-}  // namespace
+using enum PipelinePass;
 
 PipelineSchedule interleaved_one_forward_one_backward(int stages, int microbatches, int chunks) {
   auto schedule = EmptySchedule("Interleaved1F1B", stages, microbatches, chunks);
-  require_divisible("the number of microbatches", static_cast<std::size_t>(microbatches), "the number of stages",
-                    static_cast<std::size_t>(stages));
-  const int steps = microbatches * chunks;
+  // A round of microbatches goes through a stage's first chunk, then through the next one, ... It has at least as many
+  // as there are stages, so that they come back from the last stage in time. What is left over is divided among the
+  // rounds, since the largest one says how many activations are held.
+  const int rounds = std::max(1, microbatches / stages);
+  const int largest = (microbatches + rounds - 1) / rounds;
+  std::vector<PipelineAction> forwards, backwards;
+  for (int round = 0, first = 0; round < rounds; ++round) {
+    const int end = first + microbatches / rounds + (round < microbatches % rounds ? 1 : 0);
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      for (int k = first; k < end; ++k) forwards.push_back({forward, k, chunk});
+      for (int k = first; k < end; ++k) backwards.push_back({backward, k, chunks - 1 - chunk});
+    }
+    first = end;
+  }
   for (int stage = 0; stage < stages; ++stage) {
     auto& actions = schedule.actions[static_cast<std::size_t>(stage)];
     // As many as in Megatron-LM: all chunks but the last, and twice the stages behind this one.
-    const int ahead = std::min((chunks - 1) * stages + 2 * (stages - stage - 1), steps);
-    for (int k = 0; k < ahead; ++k) actions.push_back(Step(schedule, PipelinePass::forward, k));
-    for (int k = ahead; k < steps; ++k) {
-      actions.push_back(Step(schedule, PipelinePass::forward, k));
-      actions.push_back(Step(schedule, PipelinePass::backward, k - ahead));
+    const auto ahead =
+        std::min(static_cast<std::size_t>((chunks - 1) * largest + 2 * (stages - stage - 1)), forwards.size());
+    for (std::size_t k = 0; k < forwards.size() + ahead; ++k) {
+      if (k < forwards.size()) actions.push_back(forwards[k]);
+      if (k >= ahead) actions.push_back(backwards[k - ahead]);
     }
-    for (int k = steps - ahead; k < steps; ++k) actions.push_back(Step(schedule, PipelinePass::backward, k));
   }
   schedule.exchanges = plan_exchanges(schedule);
   return schedule;

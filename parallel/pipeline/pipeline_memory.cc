@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "parallel/pipeline/pipeline_walk.h"
+
 namespace tutti::parallel {
 
 using enum PipelinePass;
@@ -13,14 +15,16 @@ BufferUse sent_from(const PipelineTransfer& transfer) {
 
 BufferUse received_in(const PipelineSchedule& schedule, const PipelineTransfer& transfer) {
   const auto& [pass, microbatch, chunk] = transfer.made_by;
-  const int used = chunk * schedule.stages + transfer.from + (pass == forward ? 1 : -1);
-  return {pass == forward ? PipelineBuffer::input : PipelineBuffer::grad_output, used / schedule.stages, microbatch};
+  const int used = chunk_number(schedule, transfer.from, chunk) + (pass == forward ? 1 : -1);
+  return {pass == forward ? PipelineBuffer::input : PipelineBuffer::grad_output, chunk_at(schedule, used).chunk,
+          microbatch};
 }
 
 std::vector<BufferUse> last_read_by(const PipelineSchedule& schedule, int stage, const PipelineAction& action) {
   std::vector<BufferUse> uses;
-  if (action.pass == forward || action.pass == backward_input) return uses;
+  if ((action.pass == forward && !schedule.forward_only) || action.pass == backward_input) return uses;
   for (const auto pass : {forward, backward}) {
+    if (schedule.forward_only && pass == backward) break;
     if (const auto needed = transfer_for(schedule, stage, {pass, action.microbatch, action.chunk})) {
       uses.push_back(received_in(schedule, *needed));
     }
@@ -43,7 +47,10 @@ BuffersBySize most_in_use(const PipelineSchedule& schedule, int stage,
       for (const auto& sent : exchange.sends) release(sent_from(sent));
     }
     if (place == actions.size()) break;
-    if (const auto made = transfer_of(schedule, stage, actions[place])) take(sent_from(*made));
+    if (const auto made = transfer_of(schedule, stage, actions[place])) {
+      take(sent_from(*made));
+      if (IsLocal(*made)) release(sent_from(*made)), take(received_in(schedule, *made));
+    }
     std::ranges::for_each(last_read_by(schedule, stage, actions[place]), release);
   }
   return most;

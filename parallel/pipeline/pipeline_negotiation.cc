@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 
 #include "tutti/parallel/error.h"
 
@@ -35,7 +34,7 @@ struct Record {
   std::int32_t stages = 0;
   std::int32_t microbatches = 0;
   std::int32_t chunks = 1;
-  std::int32_t unused = 0;  // in place of padding
+  std::int32_t asks = 0;
   std::uint64_t digest = 0;
   SpecRecord takes;
   SpecRecord gives;
@@ -83,14 +82,13 @@ void RequireSame(const char* what, const std::vector<PipelineTerms>& terms, cons
 
 // "stage 1"; with several chunks a stage "chunk 0 of stage 1".
 struct PlaceOf {
-  int stages;
-  int chunks;
+  const PipelineSchedule& schedule;
 
-  std::string operator()(std::size_t place) const {
-    const auto [chunk, stage] = std::div(static_cast<int>(place), stages);
-    return chunks == 1 ? fmt::format("stage {}", stage) : fmt::format("chunk {} of stage {}", chunk, stage);
+  std::string operator()(int number) const {
+    const auto [stage, chunk] = chunk_at(schedule, number);
+    return schedule.chunks == 1 ? fmt::format("stage {}", stage) : fmt::format("chunk {} of stage {}", chunk, stage);
   }
-  const char* none() const { return chunks == 1 ? "no stage" : "no chunk"; }
+  const char* none() const { return schedule.chunks == 1 ? "no stage" : "no chunk"; }
 };
 
 std::string OrNothing(const std::optional<TensorSpec>& spec) { return spec ? describe(*spec) : "nothing"; }
@@ -116,6 +114,7 @@ PipelineTerms TermsOf(const PipelineSchedule& schedule) {
       fold(static_cast<std::uint64_t>(transfer.to));
     }
   };
+  fold(static_cast<std::uint64_t>(schedule.placement));
   for (const auto& actions : schedule.actions) {
     fold(actions.size());
     std::ranges::for_each(actions, fold_action);
@@ -126,7 +125,7 @@ PipelineTerms TermsOf(const PipelineSchedule& schedule) {
       for (const auto& exchange : exchanges) fold_transfers(exchange.sends), fold_transfers(exchange.receives);
     }
   }
-  return {schedule.name, schedule.stages, schedule.microbatches, schedule.chunks, digest, {}, {}, ""};
+  return {schedule.name, schedule.stages, schedule.microbatches, schedule.chunks, digest, false, {}, {}, ""};
 }
 
 void RequireSameSchedule(const std::vector<PipelineTerms>& terms) {
@@ -142,23 +141,27 @@ void RequireSameSchedule(const std::vector<PipelineTerms>& terms) {
   }
 }
 
-void RequireFitting(const std::vector<PipelineTerms>& terms) {
-  const PlaceOf place_of{terms.front().stages, terms.front().chunks};
-  for (std::size_t place = 0; place + 1 < terms.size(); ++place) {
-    const auto &gives = terms[place].gives, &takes = terms[place + 1].takes;
+void RequireFitting(const PipelineSchedule& schedule, const std::vector<PipelineTerms>& terms) {
+  const PlaceOf place_of{schedule};
+  const auto of = [&](int number) -> const PipelineTerms& {
+    const auto [stage, chunk] = chunk_at(schedule, number);
+    return terms[static_cast<std::size_t>(chunk * schedule.stages + stage)];
+  };
+  const int last = schedule.stages * schedule.chunks - 1;
+  for (int number = 0; number < last; ++number) {
+    const auto &gives = of(number).gives, &takes = of(number + 1).takes;
     if (gives && gives == takes) continue;
     throw Error(tuttiInvalidUsage,
                 fmt::format("{} gives {} per microbatch, but {} takes {}: both must be the same tensor",
-                            place_of(place), OrNothing(gives), place_of(place + 1), OrNothing(takes)));
+                            place_of(number), OrNothing(gives), place_of(number + 1), OrNothing(takes)));
   }
-  if (terms.front().takes) {
+  if (of(0).takes) {
     throw Error(tuttiInvalidUsage, fmt::format("{} takes {} per microbatch, but {} comes before it", place_of(0),
-                                               describe(*terms.front().takes), place_of.none()));
+                                               describe(*of(0).takes), place_of.none()));
   }
-  if (terms.back().gives) {
-    throw Error(tuttiInvalidUsage,
-                fmt::format("{} gives {} per microbatch, but {} comes after it", place_of(terms.size() - 1),
-                            describe(*terms.back().gives), place_of.none()));
+  if (of(last).gives) {
+    throw Error(tuttiInvalidUsage, fmt::format("{} gives {} per microbatch, but {} comes after it", place_of(last),
+                                               describe(*of(last).gives), place_of.none()));
   }
 }
 
@@ -166,6 +169,7 @@ std::vector<PipelineTerms> Gather(ProcessGroup& group, const PipelineTerms& mine
   Record record{.stages = mine.stages,
                 .microbatches = mine.microbatches,
                 .chunks = mine.chunks,
+                .asks = mine.asks ? 1 : 0,
                 .digest = mine.digest,
                 .takes = Encoded(mine.takes),
                 .gives = Encoded(mine.gives)};
@@ -177,8 +181,8 @@ std::vector<PipelineTerms> Gather(ProcessGroup& group, const PipelineTerms& mine
   std::vector<PipelineTerms> terms;
   terms.reserve(records.size());
   for (const auto& each : records) {
-    terms.push_back({Read(each.schedule), each.stages, each.microbatches, each.chunks, each.digest, Decoded(each.takes),
-                     Decoded(each.gives), Read(each.trouble)});
+    terms.push_back({Read(each.schedule), each.stages, each.microbatches, each.chunks, each.digest, each.asks != 0,
+                     Decoded(each.takes), Decoded(each.gives), Read(each.trouble)});
   }
   return terms;
 }

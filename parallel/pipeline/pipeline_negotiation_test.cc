@@ -16,7 +16,7 @@ std::vector<PipelineTerms> Fitting(int stages) {
 
 void RequireAgreement(const std::vector<PipelineTerms>& terms) {
   RequireSameSchedule(terms);
-  RequireFitting(terms);
+  RequireFitting(gpipe(static_cast<int>(terms.size()), 8), terms);
 }
 
 // All stages get this error after `change`.
@@ -62,6 +62,20 @@ TEST(PipelineNegotiation, NamesBothShapes) {
                       {"stage 0 gives float32 [2, 3]", "stage 1 takes nothing"}));
   EXPECT_TRUE(Refused([](auto& terms) { terms[1].gives.reset(), terms[2].takes.reset(); }, tuttiInvalidUsage,
                       {"stage 1 gives nothing", "stage 2 takes nothing"}));
+}
+
+// The second chunks come back from the last stage.
+TEST(PipelineNegotiation, NamesChunksByTheirPlacement) {
+  const auto schedule = zero_bubble_v(2, 8);
+  std::vector<PipelineTerms> terms(4, TermsOf(schedule));  // model chunks 0, 1, 3, 2
+  terms[0].gives = terms[1].takes = terms[1].gives = terms[3].takes = terms[3].gives = terms[2].takes = kSix;
+  EXPECT_NO_THROW(RequireFitting(schedule, terms));
+  terms[2].takes = TensorSpec{{2, 4}, tuttiFloat32};
+  EXPECT_TRUE(Throws([&] { RequireFitting(schedule, terms); }, tuttiInvalidUsage,
+                     {"chunk 1 of stage 1 gives float32 [2, 3]", "chunk 1 of stage 0 takes float32 [2, 4]"}));
+  auto looped = schedule;
+  looped.placement = PipelinePlacement::loop;
+  EXPECT_NE(TermsOf(looped).digest, TermsOf(schedule).digest);
 }
 
 TEST(PipelineNegotiation, TheEndsTakeAndGiveNothing) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "parallel/pipeline/pipeline_making.h"
 #include "tutti/parallel/error.h"
@@ -46,20 +47,32 @@ PipelineSchedule one_forward_one_backward(int stages, int microbatches) {
   return schedule;
 }
 
-PipelineSchedule get_schedule(const std::string& name, int stages, int microbatches, int chunks) {
-  if (name == "Interleaved1F1B") return interleaved_one_forward_one_backward(stages, microbatches, chunks);
-  for (const auto& [known, make] : {std::pair{"GPipe", &gpipe}, std::pair{"1F1B", &one_forward_one_backward},
-                                    std::pair{"ZB-H1", &zero_bubble_h1}}) {
+PipelineSchedule get_schedule(const std::string& name, int stages, int microbatches, std::optional<int> chunks) {
+  if (name == "Interleaved1F1B") return interleaved_one_forward_one_backward(stages, microbatches, chunks.value_or(2));
+  for (const auto& [known, make, has] :
+       {std::tuple{"GPipe", &gpipe, 1}, std::tuple{"1F1B", &one_forward_one_backward, 1},
+        std::tuple{"ZB-H1", &zero_bubble_h1, 1}, std::tuple{"ZB-V", &zero_bubble_v, 2}}) {
     if (name != known) continue;
-    if (chunks == 1) return make(stages, microbatches);
+    if (chunks.value_or(has) == has) return make(stages, microbatches);
     throw Error(tuttiInvalidArgument,
-                fmt::format("the schedule \"{}\" has 1 model chunk per stage, but {} were requested: use "
-                            "\"Interleaved1F1B\"",
-                            name, chunks));
+                fmt::format("the schedule \"{}\" has {} model chunk{} a stage, but {} were requested; "
+                            "\"Interleaved1F1B\" takes any number",
+                            name, has, has == 1 ? "" : "s", *chunks));
   }
-  throw Error(
-      tuttiInvalidArgument,
-      fmt::format(R"(there is no schedule "{}"; known are "GPipe", "1F1B", "Interleaved1F1B" and "ZB-H1")", name));
+  throw Error(tuttiInvalidArgument,
+              fmt::format("there is no schedule \"{}\"; known are \"GPipe\", \"1F1B\", \"Interleaved1F1B\", \"ZB-H1\" "
+                          "and \"ZB-V\"",
+                          name));
+}
+
+PipelineSchedule forward_only(const PipelineSchedule& schedule) {
+  auto forwards = schedule;
+  forwards.forward_only = true;
+  for (auto& actions : forwards.actions) {
+    std::erase_if(actions, [](const PipelineAction& action) { return action.pass != forward; });
+  }
+  forwards.exchanges = plan_exchanges(forwards);
+  return forwards;
 }
 
 std::string describe(const PipelineAction& action) {

@@ -1,5 +1,6 @@
 #include "tutti/parallel/pipeline_schedule.h"
 
+#include <array>
 #include <iterator>
 
 #include "parallel/testing.h"
@@ -81,6 +82,58 @@ TEST(PipelineSchedule, ZeroBubbleH1DoesWeightsLater) {
                                           {backward_weight, 1}}));
 }
 
+// Rounds of three and two microbatches.
+TEST(PipelineSchedule, InterleavedTakesMoreOfAChunkAtOnceWhereStagesDoNotDivide) {
+  const auto last = interleaved_one_forward_one_backward(2, 5, 2).actions[1];
+  EXPECT_EQ((Actions{last.begin(), last.begin() + 7}), (Actions{{forward, 0, 0},
+                                                                {forward, 1, 0},
+                                                                {forward, 2, 0},
+                                                                {forward, 0, 1},
+                                                                {backward, 0, 1},
+                                                                {forward, 1, 1},
+                                                                {backward, 1, 1}}));
+}
+
+// As the paper draws V-ZB, with fewer stages and microbatches.
+TEST(PipelineSchedule, ZeroBubbleVGoesDownAndUp) {
+  const auto schedule = zero_bubble_v(2, 3);
+  for (int number = 0; number < 4; ++number) {
+    const auto [stage, chunk] = chunk_at(schedule, number);
+    EXPECT_EQ(stage, (std::array{0, 1, 1, 0})[static_cast<std::size_t>(number)]);
+    EXPECT_EQ(chunk, number / 2);
+    EXPECT_EQ(chunk_number(schedule, stage, chunk), number);
+  }
+  EXPECT_EQ(schedule.actions[1], (Actions{{forward, 0, 0},
+                                          {forward, 0, 1},
+                                          {forward, 1, 0},
+                                          {forward, 1, 1},
+                                          {backward_input, 0, 1},
+                                          {backward_weight, 0, 1},
+                                          {forward, 2, 0},
+                                          {backward_input, 0, 0},
+                                          {backward_weight, 0, 0},
+                                          {forward, 2, 1},
+                                          {backward_input, 1, 1},
+                                          {backward_weight, 1, 1},
+                                          {backward_input, 1, 0},
+                                          {backward_input, 2, 1},
+                                          {backward_input, 2, 0},
+                                          {backward_weight, 1, 0},
+                                          {backward_weight, 2, 1},
+                                          {backward_weight, 2, 0}}));
+  // The last stage gives its first chunk's result to its second one.
+  EXPECT_EQ(transfer_of(schedule, 1, {forward, 0, 0}), (PipelineTransfer{{forward, 0, 0}, 1, 1}));
+  EXPECT_EQ(transfer_for(schedule, 1, {forward, 0, 1}), (PipelineTransfer{{forward, 0, 0}, 1, 1}));
+  for (const auto& places : schedule.exchanges) {
+    for (const auto& exchanges : places) {
+      for (const auto& [sends, receives] : exchanges) {
+        for (const auto& send : sends) EXPECT_NE(send.from, send.to);
+        for (const auto& receive : receives) EXPECT_NE(receive.from, receive.to);
+      }
+    }
+  }
+}
+
 // The exchanges are Megatron's functions, in the order in which its 1F1B calls them.
 TEST(PipelineSchedule, ExchangesFollowFromActions) {
   const auto schedule = one_forward_one_backward(3, 4);
@@ -136,14 +189,15 @@ TEST(PipelineSchedule, ThePlannersPlacesAreThoseOf1F1BAndGPipe) {
 TEST(PipelineSchedule, HasNames) {
   EXPECT_EQ(get_schedule("1F1B", 4, 8).actions, one_forward_one_backward(4, 8).actions);
   EXPECT_EQ(get_schedule("GPipe", 4, 8).actions, gpipe(4, 8).actions);
-  EXPECT_EQ(get_schedule("Interleaved1F1B", 4, 8, 2).actions, interleaved_one_forward_one_backward(4, 8, 2).actions);
+  EXPECT_EQ(get_schedule("Interleaved1F1B", 4, 8).actions, interleaved_one_forward_one_backward(4, 8, 2).actions);
   EXPECT_EQ(get_schedule("ZB-H1", 4, 8).actions, zero_bubble_h1(4, 8).actions);
+  EXPECT_EQ(get_schedule("ZB-V", 4, 8).actions, zero_bubble_v(4, 8).actions);
   EXPECT_TRUE(Throws([] { get_schedule("ZeroBubble", 4, 8); }, tuttiInvalidArgument,
-                     {"\"ZeroBubble\"", R"("GPipe", "1F1B", "Interleaved1F1B" and "ZB-H1")"}));
+                     {"\"ZeroBubble\"", R"("GPipe", "1F1B", "Interleaved1F1B", "ZB-H1" and "ZB-V")"}));
   EXPECT_TRUE(Throws([] { get_schedule("1F1B", 4, 8, 2); }, tuttiInvalidArgument,
-                     {"\"1F1B\" has 1 model chunk per stage, but 2 were requested", "Interleaved1F1B"}));
-  EXPECT_TRUE(Throws([] { get_schedule("Interleaved1F1B", 4, 6, 2); }, tuttiInvalidArgument,
-                     {"the number of microbatches (6) is not divisible by the number of stages (4)"}));
+                     {"\"1F1B\" has 1 model chunk a stage, but 2 were requested", "Interleaved1F1B"}));
+  EXPECT_TRUE(Throws([] { get_schedule("ZB-V", 4, 8, 1); }, tuttiInvalidArgument,
+                     {"\"ZB-V\" has 2 model chunks a stage, but 1 were requested"}));
   EXPECT_TRUE(Throws([] { get_schedule("Interleaved1F1B", 4, 8, 0); }, tuttiInvalidArgument, {"0 model chunks"}));
   EXPECT_TRUE(Throws([] { gpipe(0, 8); }, tuttiInvalidArgument, {"0 stages"}));
   EXPECT_TRUE(Throws([] { one_forward_one_backward(4, -1); }, tuttiInvalidArgument, {"-1 microbatches"}));

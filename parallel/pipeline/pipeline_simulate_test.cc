@@ -40,7 +40,7 @@ TEST(PipelineSimulate, EqualStagesHaveThePapersBubble) {
 TEST(PipelineSimulate, InterleavedHasThePapersBubble) {
   for (int stages = 1; stages <= 8; ++stages) {
     for (int chunks = 1; chunks <= 4; ++chunks) {
-      for (int microbatches = stages; microbatches <= 4 * stages; microbatches *= 2) {
+      for (int microbatches = stages; microbatches <= 3 * stages; ++microbatches) {
         const auto schedule = interleaved_one_forward_one_backward(stages, microbatches, chunks);
         const double bubble = ideal_bubble_fraction(stages, microbatches, chunks);
         for (const auto& [forward, backward] : {std::pair{1.0, 2.0}, {1.0, 1.0}, {3.0, 0.5}, {2.0, 5.0}}) {
@@ -82,6 +82,27 @@ TEST(PipelineSimulate, InterleavedIsShorterThan1F1B) {
   }
 }
 
+// Those about ZB-V.
+TEST(PipelineSimulate, ZeroBubbleVIsShorterThan1F1B) {
+  double shortest = 1;
+  for (const double backward : {1.8, 2.0, 2.2, 2.5}) {
+    for (int stages = 2; stages <= 8; ++stages) {
+      for (const int rounds : {1, 2, 3, 4, 8}) {
+        const auto makespan = [&, microbatches = rounds * stages](const char* name, double of_all) {
+          return pipeline_simulate(get_schedule(name, stages, microbatches),
+                                   PipelineDurations::uniform(stages, of_all, backward * of_all))
+              .makespan();
+        };
+        const double v = makespan("ZB-V", 0.5), h1 = makespan("ZB-H1", 1);
+        EXPECT_LT(v, makespan("1F1B", 1)) << stages << " stages, " << rounds << " rounds, " << backward;
+        EXPECT_LE(v, 1.03 * h1) << stages << " stages, " << rounds << " rounds, " << backward;
+        shortest = std::min(shortest, v / h1);
+      }
+    }
+  }
+  EXPECT_LT(shortest, 0.94);
+}
+
 TEST(PipelineSimulate, ZeroBubbleH1HasThePapersBubble) {
   for (int stages = 1; stages <= 8; ++stages) {
     for (int microbatches = stages; microbatches <= 20; ++microbatches) {
@@ -100,6 +121,44 @@ TEST(PipelineSimulate, ZeroBubbleH1HasThePapersBubble) {
           EXPECT_NEAR(timeline.bubble_fraction(), zero_bubble_h1_fraction(stages, microbatches, forward, input, weight),
                       1e-9);
         }
+      }
+    }
+  }
+}
+
+// Of one chunk's pass: where all three take equally long, a stage stands idle only while the first microbatch comes to it
+// and while the last gradient goes on. That is half of ZB-H1's bubble, whose passes take twice as long.
+TEST(PipelineSimulate, ZeroBubbleVHasThePapersBubble) {
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (int microbatches = 2 * stages - 1; microbatches <= 20; ++microbatches) {
+      const auto schedule = zero_bubble_v(stages, microbatches);
+      for (const auto transport : {PipelineTransport::rendezvous, PipelineTransport::buffered}) {
+        const auto timeline = pipeline_simulate(schedule, PipelineDurations::uniform(stages, 1, 2), transport);
+        EXPECT_NEAR(timeline.makespan(), 6 * microbatches + stages - 1, 1e-9)
+            << stages << " stages, " << microbatches << " microbatches";
+        const auto h1 = zero_bubble_h1_fraction(stages, microbatches, 2, 2, 2), v = timeline.bubble_fraction();
+        EXPECT_NEAR(v / (1 - v), h1 / (1 - h1) / 2, 1e-9);
+        for (const auto& spans : timeline.spans)
+          EXPECT_NEAR(spans.back().end - spans.front().start, 6 * microbatches, 1e-9);
+      }
+    }
+  }
+}
+
+// Between two chunks of one stage nothing is sent, so that it takes no time.
+TEST(PipelineSimulate, AStageSendsNothingToItself) {
+  const auto timeline = pipeline_simulate(zero_bubble_v(1, 3), PipelineDurations::uniform(1, 1, 2, 5));
+  EXPECT_EQ(timeline.makespan(), 18);
+  EXPECT_EQ(timeline.bubble_fraction(), 0);
+}
+
+TEST(PipelineSimulate, ForwardsAloneHaveTheirBubble) {
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (const int microbatches : {1, 4, 9}) {
+      for (const char* name : {"GPipe", "1F1B", "ZB-H1"}) {
+        const auto timeline = pipeline_simulate(forward_only(get_schedule(name, stages, microbatches)),
+                                                PipelineDurations::uniform(stages, 1, 2));
+        EXPECT_NEAR(timeline.bubble_fraction(), ideal_bubble_fraction(stages, microbatches), 1e-9) << name;
       }
     }
   }

@@ -1,6 +1,7 @@
 #include "tutti/parallel/pipeline.h"
 
 #include <array>
+#include <deque>
 
 #include "parallel/pipeline/pipeline_toy.h"
 #include "testing/ranks.h"
@@ -39,24 +40,103 @@ TEST_P(PipelineRanks, GradientsAreTheUnsplitModels) {
   });
 }
 
-// With several chunks a stage the last stage sends to the first one; alone, a stage sends to itself.
-TEST_P(PipelineRanks, InterleavedGradientsAreTheUnsplitModels) {
+// The chunks of a stage, as a schedule places them.
+std::deque<SplitStage> ChunksOf(int stage, const PipelineSchedule& schedule) {
+  std::deque<SplitStage> chunks;
+  for (int chunk = 0; chunk < schedule.chunks; ++chunk) chunks.emplace_back(chunk_number(schedule, stage, chunk));
+  return chunks;
+}
+std::vector<PipelineStep*> StepsOf(std::deque<SplitStage>& chunks) {
+  std::vector<PipelineStep*> steps;
+  for (auto& chunk : chunks) steps.push_back(&chunk);
+  return steps;
+}
+
+// In a loop the last stage sends to the first one; in a V, and alone, a stage sends nothing to itself.
+TEST_P(PipelineRanks, GradientsOfSeveralChunksAreTheUnsplitModels) {
   RunRanks(GetParam(), [](Rank& self) {
     const auto comm = self.Join();
     ProcessGroup group(comm);
     const int stages = self.size();
-    for (const int chunks : {1, 2, 3}) {
-      PipelineParallel pipeline(group, EndsOf(self.rank(), stages, chunks));
-      for (const int rounds : {1, 2, 4}) {
-        std::vector<Stage> model;
-        std::vector<PipelineStep*> steps;
-        for (int chunk = 0; chunk < chunks; ++chunk) model.emplace_back(chunk * stages + self.rank());
-        for (auto& step : model) steps.push_back(&step);
-        pipeline.run(interleaved_one_forward_one_backward(stages, rounds * stages, chunks), steps);
+    for (const auto& [name, chunks] : {std::pair{"Interleaved1F1B", 1}, {"Interleaved1F1B", 3}, {"ZB-V", 2}}) {
+      PipelineParallel pipeline(group, EndsOf(self.rank(), get_schedule(name, stages, 1, chunks)));
+      for (const int microbatches : {1, 2, 4, 7, 16}) {
+        const auto schedule = get_schedule(name, stages, microbatches, chunks);
+        auto model = ChunksOf(self.rank(), schedule);
+        const auto before = group.bytes_sent();
+        pipeline.run(schedule, StepsOf(model));
+        EXPECT_EQ(group.bytes_sent() == before, stages == 1);
         for (int chunk = 0; chunk < chunks; ++chunk) {
-          ExpectGradientsOfUnsplit(model[static_cast<std::size_t>(chunk)], chunk * stages + self.rank(),
-                                   stages * chunks, rounds * stages);
+          ExpectGradientsOfUnsplit(model[static_cast<std::size_t>(chunk)], chunk_number(schedule, self.rank(), chunk),
+                                   stages * chunks, microbatches);
         }
+      }
+    }
+    self.Meet();
+  });
+}
+
+// What the stages take and give is found by asking, and again where the first stage says so.
+TEST_P(PipelineRanks, ChunksAreAskedWhatTheyGive) {
+  RunRanks(GetParam(), [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup group(comm);
+    const auto schedule = zero_bubble_v(self.size(), 5);
+    const int last = 2 * self.size() - 1;
+    std::vector<int> asked;
+    PipelineParallel pipeline(group, [&](int chunk, const auto& takes) -> std::optional<TensorSpec> {
+      asked.push_back(chunk);
+      const int number = chunk_number(schedule, self.rank(), chunk);
+      EXPECT_EQ(takes, Between(number - 1, last + 1));
+      return Between(number, last + 1);
+    });
+    for (int batch = 0; batch < 3; ++batch) {
+      auto model = ChunksOf(self.rank(), schedule);
+      if (batch == 2 && self.rank() == 0) pipeline.ask_again();
+      pipeline.run(schedule, StepsOf(model));
+      for (const int chunk : {0, 1}) {
+        ExpectGradientsOfUnsplit(model[static_cast<std::size_t>(chunk)], chunk_number(schedule, self.rank(), chunk),
+                                 last + 1, 5);
+      }
+    }
+    EXPECT_EQ(asked, (std::vector{0, 1, 0, 1}));
+    self.Meet();
+  });
+}
+
+// Records what it predicts.
+class Predicting : public Stage {
+ public:
+  using Stage::Stage;
+  std::vector<toy::Values> predictions;
+  void forward(int microbatch, const Tensor* input, const Tensor* output) override {
+    Stage::forward(microbatch, input, output);
+    if (output == nullptr) predictions.push_back(grad_y(microbatch, nullptr));
+  }
+};
+
+TEST_P(PipelineRanks, ForwardsAlone) {
+  RunRanks(GetParam(), [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup group(comm);
+    constexpr int kMicrobatches = 6;
+    for (const auto& [name, chunks] : {std::pair{"GPipe", 1}, {"Interleaved1F1B", 2}, {"ZB-H1", 1}, {"ZB-V", 2}}) {
+      const auto schedule = forward_only(get_schedule(name, self.size(), kMicrobatches, chunks));
+      PipelineParallel pipeline(group, EndsOf(self.rank(), schedule));
+      std::deque<Predicting> model;
+      std::vector<PipelineStep*> steps;
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        steps.push_back(&model.emplace_back(chunk_number(schedule, self.rank(), chunk)));
+      }
+      pipeline.run(schedule, steps);
+      const int all = self.size() * chunks;
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        std::vector<toy::Values> expected;
+        for (int k = 0; k < kMicrobatches && chunk_number(schedule, self.rank(), chunk) == all - 1; ++k) {
+          expected.push_back(toy::DataOf(k));
+          for (int layer = 0; layer < all; ++layer) expected.back() = toy::Layer(layer).Forward(expected.back());
+        }
+        EXPECT_EQ(model[static_cast<std::size_t>(chunk)].predictions, expected) << name;
       }
     }
     self.Meet();

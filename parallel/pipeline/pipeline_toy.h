@@ -146,12 +146,17 @@ inline PipelineParallel PipelineOf(ProcessGroup& group) {
 }
 
 // The chunks of `stage`, each a stage of the toy: chunks x stages of them are the model.
-inline std::vector<PipelineEnds> EndsOf(int stage, int stages, int chunks) {
+inline std::vector<PipelineEnds> EndsOf(int stage, const PipelineSchedule& schedule) {
   std::vector<PipelineEnds> ends;
-  for (int place = stage; place < stages * chunks; place += stages) {
-    ends.push_back({Between(place - 1, stages * chunks), Between(place, stages * chunks)});
+  const int all = schedule.stages * schedule.chunks;
+  for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
+    const int number = chunk_number(schedule, stage, chunk);
+    ends.push_back({Between(number - 1, all), Between(number, all)});
   }
   return ends;
+}
+inline std::vector<PipelineEnds> EndsOf(int stage, int stages, int chunks) {
+  return EndsOf(stage, PipelineSchedule{"", stages, 1, {}, chunks});
 }
 
 template <typename Step>

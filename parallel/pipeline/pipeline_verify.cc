@@ -57,7 +57,7 @@ class ActionCheck {
     for (int chunk = 0; chunk < schedule_.chunks; ++chunk) {
       for (int k = 0; k < schedule_.microbatches; ++k) {
         const auto& done = At({forward, k, chunk});
-        if (done.forward && done.input && done.weight) continue;
+        if (done.forward && (schedule_.forward_only || (done.input && done.weight))) continue;
         const auto pass = !done.forward ? forward : !done.input ? backward : backward_weight;
         return fmt::format("stage {} never does {}", stage_, describe(PipelineAction{pass, k, chunk}));
       }
@@ -80,6 +80,9 @@ class ActionCheck {
       if (number >= 0 && number < count) continue;
       return fmt::format("stage {} does {}, but the {} are 0 .. {}", stage_, describe(action), what, count - 1);
     }
+    if (schedule_.forward_only && action.pass != forward) {
+      return fmt::format("stage {} does {}, but the schedule has forwards only", stage_, describe(action));
+    }
     auto& done = At(action);
     const bool is_forward = action.pass == forward, is_weight = action.pass == backward_weight;
     if (is_forward ? done.forward : is_weight ? done.weight : done.input) {
@@ -95,7 +98,7 @@ class ActionCheck {
     if (action.pass == backward || action.pass == backward_input) done.input = true;
     if (action.pass == backward || is_weight) done.weight = true;
     if (is_forward) most_held_ = std::max(most_held_, ++held_);
-    if (done.weight) --held_;
+    if (done.weight || schedule_.forward_only) --held_;
     return "";
   }
 
@@ -121,7 +124,9 @@ class TransferCheck {
         return fmt::format("stage {} does {} before it receives {}", stage_, describe(actions[place]),
                            describe(*needed));
       }
-      if (const auto made = transfer_of(schedule_, stage_, actions[place])) made_.insert(KeyOf(*made));
+      if (const auto made = transfer_of(schedule_, stage_, actions[place])) {
+        (IsLocal(*made) ? there_ : made_).insert(KeyOf(*made));
+      }
     }
     if (!problem_.empty()) return problem_;
     if (!made_.empty())

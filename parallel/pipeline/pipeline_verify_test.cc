@@ -33,14 +33,15 @@ TEST(PipelineVerify, SchedulesOfEverySize) {
 TEST(PipelineVerify, InterleavedAndZeroBubbleOfEverySize) {
   for (int stages = 1; stages <= 8; ++stages) {
     for (int chunks = 1; chunks <= 4; ++chunks) {
-      for (int microbatches = stages; microbatches <= 4 * stages; microbatches *= 2) {
+      for (int microbatches = 1; microbatches <= 3 * stages; ++microbatches) {
         const auto verdict = pipeline_verify(interleaved_one_forward_one_backward(stages, microbatches, chunks));
         EXPECT_EQ(verdict.problem, "") << stages << " stages, " << microbatches << " microbatches, " << chunks;
+        const int rounds = std::max(1, microbatches / stages), round = (microbatches + rounds - 1) / rounds;
         for (int stage = 0; stage < stages; ++stage) {
           EXPECT_EQ(verdict.activations[static_cast<std::size_t>(stage)],
-                    std::min((chunks - 1) * stages + 2 * (stages - stage - 1) + 1, microbatches * chunks));
+                    std::min((chunks - 1) * round + 2 * (stages - stage - 1) + 1, microbatches * chunks));
         }
-        if (microbatches == stages) continue;
+        if (microbatches == stages || microbatches % stages != 0) continue;
         EXPECT_EQ(verdict.activations.front(), stages * chunks + stages - 1);
       }
     }
@@ -48,8 +49,36 @@ TEST(PipelineVerify, InterleavedAndZeroBubbleOfEverySize) {
       const auto verdict = pipeline_verify(zero_bubble_h1(stages, microbatches));
       EXPECT_EQ(verdict.problem, "") << stages << " stages, " << microbatches << " microbatches";
       for (const int held : verdict.activations) EXPECT_EQ(held, std::min(stages, microbatches));
+      const auto v = pipeline_verify(zero_bubble_v(stages, microbatches));
+      EXPECT_EQ(v.problem, "") << stages << " stages, " << microbatches << " microbatches";
+      for (const int held : v.activations) EXPECT_LE(held, 2 * std::min(stages, microbatches));
     }
   }
+}
+
+TEST(PipelineVerify, ForwardsAlone) {
+  for (const auto& [name, chunks] : {std::pair{"GPipe", 1}, {"1F1B", 1}, {"Interleaved1F1B", 3}, {"ZB-V", 2}}) {
+    for (int stages = 1; stages <= 8; ++stages) {
+      for (int microbatches = 1; microbatches <= 12; ++microbatches) {
+        const auto schedule = forward_only(get_schedule(name, stages, microbatches, chunks));
+        EXPECT_EQ(pipeline_verify(schedule).problem, "") << name << ", " << stages << ", " << microbatches;
+      }
+    }
+  }
+  auto schedule = forward_only(gpipe(2, 2));
+  ActionsOf(schedule, 1).push_back({backward, 0});
+  schedule.exchanges.clear();
+  EXPECT_EQ(pipeline_verify(schedule).problem,
+            "stage 1 does the backward of microbatch 0, but the schedule has forwards only");
+}
+
+// What a stage gives itself must be there, too.
+TEST(PipelineVerify, AChunkBeforeTheOneThatItNeedsOfTheSameStage) {
+  auto schedule = zero_bubble_v(2, 2);
+  std::swap(ActionsOf(schedule, 1)[0], ActionsOf(schedule, 1)[1]);
+  schedule.exchanges.clear();
+  EXPECT_EQ(pipeline_verify(schedule).problem,
+            "stage 1 does the forward of microbatch 0 in chunk 1 before it receives the activation of microbatch 0");
 }
 
 TEST(PipelineVerify, PartsOfBackwards) {

@@ -137,7 +137,7 @@ PipelineWalk WalkBuffered(const PipelineSchedule& schedule, const PipelineDurati
     if (const auto needed = transfer_for(schedule, stage, action)) {
       const auto there = made.find(KeyOf(*needed));
       if (there == made.end()) return false;
-      start = std::max(start, there->second + durations.transfer);
+      start = std::max(start, there->second + (IsLocal(*needed) ? 0 : durations.transfer));
     }
     spans.push_back({start, start + durations.of(action.pass, stage)});
     if (const auto makes = transfer_of(schedule, stage, action)) made[KeyOf(*makes)] = spans.back().end;

@@ -18,6 +18,9 @@ inline PipelineTransferKey KeyOf(const PipelineTransfer& transfer) {
   return {made_by.pass, made_by.microbatch, made_by.chunk, transfer.from, transfer.to};
 }
 
+// Whether the stage that makes the tensor is the one that needs it, so that nothing is sent.
+inline bool IsLocal(const PipelineTransfer& transfer) { return transfer.from == transfer.to; }
+
 struct PipelineWalk {
   std::vector<std::vector<PipelineSpan>> spans;  // of the actions that were done
   std::string problem;                           // what stopped it before the end

@@ -24,8 +24,10 @@ from ._layers import (column_parallel_linear, column_parallel_linear_backward, c
 from ._state import Group, Parallel, current, initialize, initialize_model_parallel
 
 # What needs PyTorch, which is imported when one of these is first used.
-_OF_PYTORCH = {"ColumnParallelLinear": "_modules", "RowParallelLinear": "_modules", "VocabParallelEmbedding": "_modules",
-               "ParallelMLP": "_modules", "ParallelAttention": "_modules"}
+_OF_PYTORCH = {"ColumnParallelLinear": "_modules", "RowParallelLinear": "_modules",
+               "VocabParallelEmbedding": "_modules", "ParallelMLP": "_modules", "Pipeline": "_pipeline"}
+
+pipeline_schedule = _parallel.pipeline_schedule
 
 
 def __getattr__(name: str) -> Any:
@@ -37,7 +39,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = ["Group", "Parallel", "column_parallel_linear", "column_parallel_linear_backward",
            "copy_to_tensor_model_parallel_region", "current", "gather_from_sequence_parallel_region",
-           "gather_from_tensor_model_parallel_region", "initialize", "initialize_model_parallel",
+           "gather_from_tensor_model_parallel_region", "initialize", "initialize_model_parallel", "pipeline_schedule",
            "reduce_from_tensor_model_parallel_region", "reduce_scatter_to_sequence_parallel_region",
            "row_parallel_linear", "row_parallel_linear_backward", "scatter_to_sequence_parallel_region",
            "scatter_to_tensor_model_parallel_region", "vocab_parallel_cross_entropy", "vocab_parallel_embedding",

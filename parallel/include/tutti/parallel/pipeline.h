@@ -37,6 +37,10 @@ struct TUTTI_API PipelineEnds {
   std::optional<TensorSpec> output;
 };
 
+// What this stage's chunk gives for each microbatch if it takes `takes`, which is nothing for the model's first chunk; the
+// last one gives nothing.
+using PipelineGives = std::function<std::optional<TensorSpec>(int chunk, const std::optional<TensorSpec>& takes)>;
+
 // The application's part: one chunk's computation. Tensors are the pipeline's memory; null where the pipeline ends.
 class TUTTI_API PipelineStep {
  public:
@@ -75,6 +79,13 @@ class TUTTI_API PipelineParallel {
   PipelineParallel(ProcessGroup& group, std::optional<TensorSpec> input, std::optional<TensorSpec> output,
                    Allocate allocate = allocate_memory);
 
+  // Of chunks that do not know what they take and give: the first run asks the model's first chunk, then the next one with
+  // what that gives, and so on. All stages get an exception of `gives` as tuttiInvalidArgument, and its own one gets the
+  // exception itself.
+  PipelineParallel(ProcessGroup& group, PipelineGives gives, Allocate allocate = allocate_memory);
+  // The next run asks again. One stage's call is enough: that of the first one, whose microbatches have another shape.
+  void ask_again() { asks_ = gives_ != nullptr; }
+
   // Does one batch; collective over the group. With a stream, the step must put its work behind the stream's (kernels
   // on the same CUDA stream; tuttiStreamSynchronize first on the host). Batches on two streams must not overlap, since
   // they share the pipeline's memory, which outlives the work on the streams.
@@ -93,12 +104,17 @@ class TUTTI_API PipelineParallel {
   // Kept from batch to batch; by size.
   using Memory = std::map<std::size_t, std::vector<std::shared_ptr<void>>>;
 
-  // Proves the schedule and allocates memory for it.
-  void Prepare(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps);
-  void Negotiate(const PipelineSchedule& schedule, const std::string& trouble);
+  // Proves the schedule.
+  void Check(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps);
+  void AllocateFor(const PipelineSchedule& schedule);
+  // Returns whether a stage asks.
+  bool Negotiate(const PipelineSchedule& schedule, const std::string& trouble);
+  void Ask(const PipelineSchedule& schedule);
 
   ProcessGroup& group_;
   std::vector<PipelineEnds> chunks_;
+  PipelineGives gives_;
+  bool asks_ = false;
   Allocate allocate_;
   Memory memory_;
 };

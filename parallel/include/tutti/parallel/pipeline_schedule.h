@@ -5,8 +5,8 @@
 // actions of a stage there is one exchange, which groups the send of the last action's result with the receive of the
 // next one's input.
 //
-// A stage is a rank. It may hold several chunks of the model (Megatron-LM's virtual pipeline): chunk c of stage s is
-// number c * stages + s of the chunks that a microbatch goes through, so that the last stage sends to the first.
+// A stage is a rank. It may hold several chunks of the model (Megatron-LM's virtual pipeline), whose places among all
+// chunks that a microbatch goes through are the schedule's placement.
 //
 // Stages, chunks and microbatches count from 0. Thread-safety: values and pure functions.
 #pragma once
@@ -31,7 +31,7 @@ struct TUTTI_API PipelineAction {
   bool operator==(const PipelineAction&) const = default;
 };
 
-// One tensor on its way to another stage: a forward's activation to the next chunk, or a backward's gradient to the
+// One tensor on its way to another chunk: a forward's activation to the next chunk, or a backward's gradient to the
 // previous one.
 struct TUTTI_API PipelineTransfer {
   PipelineAction made_by;  // forward or backward (also for a backward in two parts)
@@ -47,6 +47,11 @@ struct TUTTI_API PipelineExchange {
   bool operator==(const PipelineExchange&) const = default;
 };
 
+// Which of the model's chunks a stage holds. loop: its chunk c is number c * stages + stage, so that the last stage sends
+// to the first. v: every second chunk goes the other way, so that of two chunks the first stage has the model's first
+// and last, and the last stage two that follow each other. (The names of PyTorch's pipelining.)
+enum class PipelinePlacement { loop, v };
+
 struct TUTTI_API PipelineSchedule {
   std::string name;
   int stages = 0;
@@ -56,7 +61,17 @@ struct TUTTI_API PipelineSchedule {
   // A stage's exchanges before the action at a place, one after the other; behind the last action, too. By stage and
   // place; empty: as follows from the actions.
   std::vector<std::vector<std::vector<PipelineExchange>>> exchanges = {};
+  PipelinePlacement placement = PipelinePlacement::loop;
+  bool forward_only = false;  // for inference: no microbatch has a backward
 };
+
+// The number, among the chunks that a microbatch goes through, of a stage's chunk; and whose chunk has a number.
+struct TUTTI_API PipelineChunk {
+  int stage = 0;
+  int chunk = 0;
+};
+TUTTI_API int chunk_number(const PipelineSchedule& schedule, int stage, int chunk);
+TUTTI_API PipelineChunk chunk_at(const PipelineSchedule& schedule, int number);
 
 // Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism", 2019: all forwards,
 // then all backwards. (The backwards are in the microbatches' order, as in PyTorch and Megatron's figure; the reverse
@@ -71,8 +86,8 @@ TUTTI_API PipelineSchedule one_forward_one_backward(int stages, int microbatches
 
 // Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021, section
 // 2.2.2 (there: interleaved 1F1B): every stage has several chunks of the model and takes them in turn, as many
-// microbatches of each as there are stages. The bubble is about 1 / chunks of 1F1B's, for more messages. Throws Error
-// unless stages divides microbatches.
+// microbatches of each as there are stages; a few more where stages do not divide microbatches. The bubble is about
+// 1 / chunks of 1F1B's, for more messages.
 TUTTI_API PipelineSchedule interleaved_one_forward_one_backward(int stages, int microbatches, int chunks);
 
 // Qi et al., "Zero Bubble Pipeline Parallelism", 2023, section 2.2: 1F1B whose backwards are done in two parts. Stage s
@@ -81,12 +96,23 @@ TUTTI_API PipelineSchedule interleaved_one_forward_one_backward(int stages, int 
 // stage does.
 TUTTI_API PipelineSchedule zero_bubble_h1(int stages, int microbatches);
 
-// By the name in PyTorch or the paper: "GPipe", "1F1B", "Interleaved1F1B" or "ZB-H1". Throws Error for another name,
-// listing these, and for several chunks of a schedule that has one.
-TUTTI_API PipelineSchedule get_schedule(const std::string& name, int stages, int microbatches, int chunks = 1);
+// Qi et al., "Pipeline Parallelism with Controllable Memory", 2024 (there: V-ZB; ZB-V in the zero-bubble paper): two
+// chunks a stage, placed as a V, and backwards in two parts. If a forward and both parts take equally long, and there
+// are at least 2 * stages - 1 microbatches, a stage never stands idle between its first action and its last, and holds
+// the activations of at most 2 * stages microbatches of a chunk, as much as 1F1B's first stage does.
+TUTTI_API PipelineSchedule zero_bubble_v(int stages, int microbatches);
+
+// The forwards of a schedule, in its order.
+TUTTI_API PipelineSchedule forward_only(const PipelineSchedule& schedule);
+
+// By the name in PyTorch or the paper: "GPipe", "1F1B", "Interleaved1F1B", "ZB-H1" or "ZB-V". The first two and ZB-H1 have
+// 1 chunk a stage, ZB-V has 2, and Interleaved1F1B has 2 unless `chunks` is given. Throws Error for another name, listing
+// these, and for another number of chunks than the schedule has.
+TUTTI_API PipelineSchedule get_schedule(const std::string& name, int stages, int microbatches,
+                                        std::optional<int> chunks = std::nullopt);
 
 // The transfer that `action` of `stage` makes for another chunk, and the one that it needs; none at the model's ends,
-// and for the weights' part of a backward.
+// and for the weights' part of a backward. Where from == to, nothing is sent: the stage has both chunks.
 TUTTI_API std::optional<PipelineTransfer> transfer_of(const PipelineSchedule& schedule, int stage,
                                                       const PipelineAction& action);
 TUTTI_API std::optional<PipelineTransfer> transfer_for(const PipelineSchedule& schedule, int stage,

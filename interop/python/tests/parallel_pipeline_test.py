@@ -1,0 +1,432 @@
+"""Pipelines of PyTorch's modules beside one rank that accumulates the same micro-batches."""
+
+import os
+import pathlib
+
+import pytest
+import ranks
+
+import tutti
+
+pytest.importorskip("tutti.parallel", exc_type=ImportError)
+import tutti.parallel as tp  # noqa: E402
+
+torch = pytest.importorskip("torch")
+# PyTorch imports much at its first backward from a given gradient: once here, before the ranks are forked.
+torch.autograd.backward(torch.zeros(1, requires_grad=True), torch.ones(1))
+
+SCHEDULES = [("GPipe", 1), ("1F1B", 1), ("Interleaved1F1B", 3), ("ZB-H1", 1), ("ZB-V", 2)]
+SAMPLES, WIDTH = 3, 5  # of a micro-batch
+
+
+class Block(torch.nn.Module):
+    """A layer whose output has another shape than its input, and one parameter that it does not use."""
+
+    def __init__(self, number):
+        super().__init__()
+        torch.manual_seed(number)
+        self.layers = torch.nn.Sequential(torch.nn.Linear(WIDTH + number, 7), torch.nn.GELU(),
+                                          torch.nn.Linear(7, WIDTH + number + 1))
+        self.scale = torch.nn.Parameter(torch.randn(WIDTH + number))
+        self.unused = torch.nn.Parameter(torch.zeros(2))
+
+    def forward(self, x):
+        return self.layers(x * self.scale)
+
+
+def loss_of(output, targets):
+    return torch.nn.functional.mse_loss(output.sum(1), targets)
+
+
+def batch_of(microbatches, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(SAMPLES * microbatches, WIDTH, generator=generator),
+            torch.randn(SAMPLES * microbatches, generator=generator))
+
+
+def whole(blocks, microbatches, seed=0):
+    """The losses' mean and the gradients, as one rank accumulates them."""
+    model = torch.nn.Sequential(*blocks)
+    inputs, targets = batch_of(microbatches, seed)
+    losses = []
+    for x, target in zip(inputs.split(SAMPLES), targets.split(SAMPLES)):
+        loss = loss_of(model(x), target)
+        (loss / microbatches).backward()
+        losses.append(loss.detach())
+    return torch.stack(losses).mean(), [[parameter.grad for parameter in block.parameters()] for block in blocks]
+
+
+def same(found, expected):
+    assert (found is None) == (expected is None)
+    if found is not None:
+        assert torch.equal(found, expected)
+
+
+def trained(comm):
+    torch.set_num_threads(1)
+    with tp.initialize(comm, pipeline_parallel_size=comm.size):
+        for name, chunks in SCHEDULES:
+            for microbatches in (1, 3, 4, 10):
+                schedule = tp.pipeline_schedule(name, comm.size, microbatches, chunks)
+                mine = schedule.chunks_of(comm.rank)
+                pipe = tp.Pipeline([Block(number) for number in mine], schedule=schedule, loss=loss_of)
+                blocks = [Block(number) for number in range(comm.size * chunks)]
+                for seed in (0, 1):  # gradients add up
+                    loss = pipe.step(*batch_of(microbatches, seed))
+                    expected, grads = whole(blocks, microbatches, seed)
+                    assert pipe.is_last == (len(blocks) - 1 in mine) and pipe.is_first == (0 in mine)
+                    same(loss, expected if pipe.is_last else None)
+                for number, chunk in zip(mine, pipe._chunks):
+                    for parameter, grad in zip(chunk.module.parameters(), grads[number]):
+                        same(parameter.grad, grad)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_losses_and_gradients_are_one_ranks(size):
+    ranks.run(size, trained)
+
+
+def inference(comm):
+    torch.set_num_threads(1)
+    with tp.initialize(comm, pipeline_parallel_size=comm.size):
+        for name, chunks in SCHEDULES:
+            schedule = tp.pipeline_schedule(name, comm.size, 4, chunks)
+            pipe = tp.Pipeline([Block(number) for number in schedule.chunks_of(comm.rank)], schedule=schedule, loss=loss_of)
+            model = torch.nn.Sequential(*[Block(number) for number in range(comm.size * chunks)])
+            inputs, targets = batch_of(4)
+            for samples in (12, 8, 12):  # shapes are found again
+                outputs = pipe.forward(inputs[:samples] if pipe.is_first else None)
+                same(outputs, torch.cat([model(x) for x in inputs[:samples].split(samples // 4)]).detach()
+                     if pipe.is_last else None)
+            pipe.step(inputs, targets)
+
+
+class Counted(torch.autograd.Function):
+    """x itself; counts its backwards."""
+
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        Counted.calls += 1
+        return grad
+
+
+class Twisted(torch.nn.Module):
+    """A parameter used twice, one by way of another operation, two ways from the input, and operations with two results."""
+
+    def __init__(self):
+        super().__init__()
+        self.twice, self.normed, self.last = (torch.nn.Parameter(torch.randn(4, 4)) for _ in range(3))
+
+    def forward(self, x):
+        middle = torch.tanh(x @ self.twice) @ (self.normed / self.normed.norm())
+        low, high = torch.sort(Counted.apply(middle) + x, dim=1)[0].chunk(2, 1)
+        return torch.relu(torch.cat([high, low * x[:, :2]], 1) @ self.twice) @ self.last + self.last.sum()
+
+
+def test_a_backward_in_two_parts():
+    from tutti.parallel._pipeline_split import _BEGINS_ANYWHERE, SplitBackward
+
+    def gradients(make, way):
+        torch.manual_seed(1)
+        model = make()
+        x = torch.randn(3, 4, generator=torch.Generator().manual_seed(2)).requires_grad_()
+        y = model(x)
+        grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(3))
+        grad_x = way(y, x, grad)
+        return grad_x, [parameter.grad for parameter in model.parameters()]
+
+    def whole_way(y, x, grad):
+        y.backward(grad)
+        return x.grad
+
+    def split_way(y, x, grad):
+        split = SplitBackward(y, x, grad)
+        result = split.input()
+        split.weight()
+        assert x.grad is None
+        return result
+
+    for make in (Twisted, torch.nn.Identity, lambda: torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4))):
+        expected, found = gradients(make, whole_way), gradients(make, split_way)
+        same(found[0], expected[0])
+        assert len(found[1]) == len(expected[1])
+        for one, other in zip(found[1], expected[1]):
+            assert torch.allclose(one, other, rtol=1e-6, atol=1e-6)
+    # Only layers with parameters compute again in the second part, where PyTorch can begin there.
+    Counted.calls = 0
+    gradients(lambda: torch.nn.Sequential(torch.nn.Linear(4, 4), Activation(), torch.nn.Linear(4, 4)), split_way)
+    assert Counted.calls == (1 if _BEGINS_ANYWHERE else 2)
+
+
+class Activation(torch.nn.Module):
+    def forward(self, x):
+        return Counted.apply(x)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_forward_alone(size):
+    ranks.run(size, inference)
+
+
+class Embedded(torch.nn.Module):
+    """Layers with state, random numbers, frozen parameters, and a batch in the second dimension."""
+
+    def __init__(self, number):
+        super().__init__()
+        torch.manual_seed(number)
+        self.first = torch.nn.Embedding(11, 4) if number == 0 else torch.nn.Identity()
+        self.first.requires_grad_(False)
+        self.layer = torch.nn.Linear(4, 4, bias=False)  # a bias's gradient would be 0 before the norm
+        self.layer.weight.requires_grad_(number != 0)
+        self.norm = torch.nn.BatchNorm1d(4)
+        self.drop = torch.nn.Dropout(0.5)
+
+    def forward(self, x):
+        x = self.layer(self.first(x))
+        return self.drop(self.norm(x.transpose(1, 2)).transpose(1, 2)).double()
+
+
+class Narrowed(Embedded):
+    def forward(self, x):
+        return super().forward(x.float() if x.is_floating_point() else x)
+
+
+def stateful(comm):
+    torch.set_num_threads(1)
+    ids, targets = torch.arange(24).view(3, 8) % 11, torch.randn(3, 8, generator=torch.Generator().manual_seed(1))
+
+    def loss(output, target):
+        return ((output.sum(2) - target)**2).mean()
+
+    with tp.initialize(comm, pipeline_parallel_size=comm.size):
+        for name in ("1F1B", "ZB-H1"):
+            mine = Narrowed(comm.rank)
+            pipe = tp.Pipeline(mine, schedule=name, microbatches=4, loss=loss, batch_dim=1)
+            torch.manual_seed(7)
+            pipe.step(ids, targets)
+            # Each stage draws from its own generator, so stage by stage.
+            streams, blocks = [], [Narrowed(number) for number in range(comm.size)]
+            for _ in blocks:
+                torch.manual_seed(7)
+                streams.append(torch.get_rng_state())
+            for x, target in zip(ids.split(2, 1), targets.split(2, 1)):
+                for number, block in enumerate(blocks):
+                    torch.set_rng_state(streams[number])
+                    x = block(x)
+                    streams[number] = torch.get_rng_state()
+                (loss(x, target) / 4).backward()
+            for parameter, reference in zip(mine.parameters(), blocks[comm.rank].parameters()):
+                assert (parameter.grad is None) == (reference.grad is None)
+                if parameter.grad is not None:  # the pipeline's tensors are contiguous, which sums in another order
+                    assert torch.allclose(parameter.grad, reference.grad, rtol=1e-5, atol=1e-6)
+            assert torch.allclose(mine.norm.running_mean, blocks[comm.rank].norm.running_mean)
+            assert mine.norm.num_batches_tracked == 4
+
+
+def test_trying_a_module_leaves_no_trace():
+    ranks.run(3, stateful)
+
+
+def with_tensor_parallelism(comm, stages, name):
+    torch.set_num_threads(1)
+    with tp.initialize(comm, tensor_parallel_size=comm.size // stages, pipeline_parallel_size=stages):
+        schedule = tp.pipeline_schedule(name, stages, 2)
+        numbers = schedule.chunks_of(tp.current().pipeline.rank)
+        torch.manual_seed(5)
+        all_layers = [tp.ParallelMLP(8, 16) for _ in range(4)]
+        each = 4 // (stages * schedule.chunks)
+        mine = torch.nn.ModuleList(torch.nn.Sequential(*all_layers[number * each:(number + 1) * each]) for number in numbers)
+        pipe = tp.Pipeline(mine, schedule=schedule, loss=torch.nn.functional.mse_loss)
+        losses = []
+        for _ in range(3):
+            loss = pipe.step(torch.ones(4, 8), torch.arange(32.0).view(4, 8) / 32)
+            losses.append(None if loss is None else loss.item())
+            with torch.no_grad():
+                for parameter in mine.parameters():
+                    parameter -= parameter.grad
+                    parameter.grad = None
+        return losses if pipe.is_last else None
+
+
+def test_tensor_parallel_layers_in_the_stages():
+    expected, = ranks.run(1, with_tensor_parallelism, 1, "1F1B")
+    assert expected[2] < expected[1] < expected[0]
+    for name in ("1F1B", "ZB-H1", "ZB-V"):
+        found = [losses for losses in ranks.run(4, with_tensor_parallelism, 2, name) if losses is not None]
+        assert len(found) == 2
+        for losses in found:
+            assert losses == pytest.approx(expected, rel=1e-5)
+
+
+class Raises(torch.nn.Module):
+    """Raises in the micro-batch's forward, or in its backward."""
+
+    def __init__(self, module, forward=None, backward=None):
+        super().__init__()
+        self.module, self.raising = module, (forward, backward)
+        self.calls = [0, 0]
+
+    def count(self, which):
+        self.calls[which] += 1
+        if self.calls[which] - 1 == self.raising[which]:
+            raise ValueError("a loss of NaN")
+
+    def forward(self, x):
+        if torch.is_grad_enabled():
+            self.count(0)
+        y = self.module(x)
+        if y.requires_grad:
+            y.register_hook(lambda grad: self.count(1))
+        return y
+
+
+def raising(comm, name, chunks, stage, where, folder):
+    torch.set_num_threads(1)
+    signs = ranks.Signs(folder)
+    with tp.initialize(comm, pipeline_parallel_size=comm.size):
+        schedule = tp.pipeline_schedule(name, comm.size, 4, chunks)
+        modules = [Block(number) for number in schedule.chunks_of(comm.rank)]
+        if comm.rank == stage:
+            modules[-1] = Raises(modules[-1], **where)
+        pipe = tp.Pipeline(modules, schedule=schedule, loss=loss_of)
+        with pytest.raises(ValueError if comm.rank == stage else tutti.RemoteError) as raised:
+            for _ in range(2):  # a stage that has done its part gets the error at its next step
+                pipe.step(*batch_of(4))
+        assert "a loss of NaN" in str(raised.value) if comm.rank == stage else f"rank {stage}" in str(raised.value)
+        # Nobody leaves before all know: else a rank would be named that left.
+        signs.give(str(comm.rank))
+        for rank in range(comm.size):
+            signs.wait_for(str(rank))
+
+
+@pytest.mark.parametrize("where", [{"forward": 2}, {"backward": 1}], ids=["forward", "backward"])
+@pytest.mark.parametrize("name,chunks", SCHEDULES)
+def test_a_stage_that_raises_is_named_on_all(name, chunks, where, tmp_path):
+    ranks.run(3, raising, name, chunks, 1, where, str(tmp_path))
+
+
+def disagreeing(comm):
+    torch.set_num_threads(1)
+    said = []
+    rank, last = comm.rank, comm.size - 1
+    inputs, targets = batch_of(4)
+
+    def error_of(modules, inputs=inputs, targets=targets, loss=loss_of, **options):
+        pipe = tp.Pipeline(modules, loss=loss, **{"microbatches": 4, **options})
+        with pytest.raises((tutti.Error, RuntimeError)) as raised:
+            pipe.step(inputs, targets)
+        said.append((type(raised.value), str(raised.value)))
+
+    with tp.initialize(comm, pipeline_parallel_size=comm.size):
+        error_of(Block(rank), microbatches=4 if rank != 1 else 2)
+        error_of(Block(rank), schedule="GPipe" if rank == last else "1F1B")
+        error_of(Block(rank), inputs[:10])
+        error_of(Block(rank), inputs, targets[:7])
+        error_of(Block(rank), None)
+        error_of(Block(rank), loss=None)
+        error_of(Block(rank if rank != 1 else 3))
+        error_of(Block(rank) if rank != 1 else Tuple())
+        error_of([Block(rank)] * (2 if rank == 1 else 1))
+        error_of([Block(rank)] * (2 if rank == 1 else 1), schedule="Interleaved1F1B")
+        error_of(Block(rank), schedule="ZB-V")
+        error_of(Block(rank), schedule=tp.pipeline_schedule("1F1B", 2, 4))
+        # The group still works, and a step that failed is done again.
+        pipe = tp.Pipeline(Block(rank), microbatches=4, loss=loss_of)
+        pipe.step(inputs, targets)
+        with pytest.raises(tutti.InvalidArgumentError):
+            pipe.step(inputs[:9], targets)
+        pipe.step(*batch_of(8))
+        pipe.step(inputs, targets)
+    return said
+
+
+class Tuple(torch.nn.Module):
+    def forward(self, x):
+        return x, x
+
+
+def test_ranks_that_disagree_all_raise():
+    for rank, said in enumerate(ranks.run(3, disagreeing)):
+        kinds, texts = zip(*said)
+        assert "microbatches is 4 on stage 0, but 2 on stage 1" in texts[0]
+        assert '"1F1B" on stage 0, but "GPipe" on stage 2' in texts[1]
+        assert "10 samples" in texts[2] and "4 micro-batches" in texts[2] and (rank == 0 or "stage 0" in texts[2])
+        assert "targets" in texts[3] and "7 samples" in texts[3] and (rank == 2 or "stage 2" in texts[3])
+        assert "inputs is None" in texts[4]
+        assert "loss=" in texts[5]
+        assert "size of tensor" in texts[6] and (rank == 1 or "stage 1: RuntimeError" in texts[6])
+        assert "gives a tuple" in texts[7]
+        assert "1 model chunks a stage" in texts[8] and "given 2 chunks" in texts[8] and "stage 1" in texts[8]
+        assert "model chunks a stage is 1 on stage 0, but 2 on stage 1" in texts[9]
+        assert "2 model chunks a stage" in texts[10] and "given 1 chunks" in texts[10]
+        assert "2 stages" in texts[11] and "3 ranks" in texts[11]
+        assert kinds[6] is (RuntimeError if rank == 1 else tutti.InvalidArgumentError)
+        assert all(issubclass(kind, tutti.Error) for place, kind in enumerate(kinds) if place != 6)
+
+
+def changing(comm):
+    """A module whose output changes within a batch."""
+    torch.set_num_threads(1)
+
+    class Growing(torch.nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x.repeat(1, 2 if self.calls > 3 else 1)
+
+    with tp.initialize(comm, pipeline_parallel_size=2):
+        pipe = tp.Pipeline(Growing() if comm.rank == 0 else torch.nn.Linear(WIDTH, 1), microbatches=4, loss=loss_of)
+        with pytest.raises(tutti.Error) as raised:
+            pipe.step(*batch_of(4))
+        return str(raised.value)
+
+
+def test_a_shape_that_changes_within_a_batch():
+    said = ranks.run(2, changing)
+    assert "[3, 10]" in said[0] and "[3, 5]" in said[0] and "micro-batch 2" in said[0]
+    assert "rank 0" in said[1]
+
+
+def test_schedules_as_data(tmp_path):
+    schedule = tp.pipeline_schedule("ZB-V", 4, 8)
+    assert (schedule.name, schedule.stages, schedule.microbatches, schedule.chunks) == ("ZB-V", 4, 8, 2)
+    assert [schedule.chunks_of(stage) for stage in range(4)] == [[0, 7], [1, 6], [2, 5], [3, 4]]
+    assert tp.pipeline_schedule("Interleaved1F1B", 4, 7).chunks_of(1) == [1, 5]
+    # The papers' bubbles, in units of one chunk's pass.
+    assert schedule.bubble_fraction() == pytest.approx(3 / (6 * 8 + 3))
+    assert tp.pipeline_schedule("ZB-H1", 4, 8).bubble_fraction() == pytest.approx(3 / (3 * 8 + 3))
+    assert tp.pipeline_schedule("1F1B", 4, 8).bubble_fraction(1, 3) == pytest.approx(3 / 11)
+    path = os.path.join(tmp_path, "chart.svg")
+    text = tp.pipeline_schedule("1F1B", 2, 3).draw(path)
+    assert text.splitlines()[1:] == ["stage 0 |F0|F1|......B0   |F2|B1   |...B2   |", "stage 1 |...F0|B0   |F1|B1   |F2|B2   |......"]
+    with open(path, encoding="utf-8") as file:
+        assert file.read().count(">2</text>") == 4
+    for name, chunks, words in (("ZB-X", None, "ZB-V"), ("1F1B", 2, "1 model chunk"), ("ZB-V", 1, "2 model chunks")):
+        with pytest.raises(tutti.InvalidArgumentError, match=words):
+            tp.pipeline_schedule(name, 4, 8, chunks)
+
+
+def example(comm, code, folder):
+    torch.set_num_threads(1)
+    os.chdir(folder)
+    names = {"comm": comm}
+    exec(code.replace("initialize(", "initialize(comm, "), names)  # noqa: S102: the page's
+    return names["pipe"].is_last, None if names["outputs"] is None else tuple(names["outputs"].shape)
+
+
+def test_the_pages_example_runs(tmp_path):
+    page = pathlib.Path(__file__).parents[3] / "docs/parallel_pipeline.md"
+    if not page.exists():
+        pytest.skip("needs the source tree")
+    # The optimiser imports much at its first use: once here.
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1).zero_grad()
+    code = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    assert ranks.run(4, example, code, str(tmp_path)) == [(True, (32, 16))] + [(False, None)] * 3
+    assert "ZB-V: 4 stages of 2 chunks" in (tmp_path / "chart.svg").read_text(encoding="utf-8")
