@@ -74,6 +74,11 @@ void DistributedDataParallel::broadcast_parameters() {
 void DistributedDataParallel::zero_grad() {
   for (const auto& bucket : buckets_) compute_.zero(bucket.gradients);
   std::ranges::fill(used_, 0);
+  BeginPass();
+}
+
+void DistributedDataParallel::BeginPass() {
+  finished_ = false;
   next_ = 0;
   missing_.clear();
   for (const auto& bucket : buckets_) missing_.push_back(bucket.parameters.size());
@@ -83,6 +88,7 @@ void DistributedDataParallel::zero_grad() {
 void DistributedDataParallel::mark_ready(std::size_t parameter) {
   used_[parameter] = 1;
   if (accumulating_ > 0) return;
+  if (finished_) BeginPass();
   auto& slot = slots_[parameter];
   if (slot.ready) {
     throw Error(
@@ -126,8 +132,10 @@ void DistributedDataParallel::finish_gradients() {
     throw Error(tuttiInvalidUsage,
                 "finish_gradients() was called while a no_sync() is alive, so no gradient would be averaged");
   }
+  if (finished_) BeginPass();
   while (next_ < buckets_.size()) SendNext();
   join_communication(compute_, {&group_});
+  finished_ = true;
   if (config_.find_unused_parameters) {
     const Tensor used(used_.data(), {used_.size()}, tuttiInt32);
     group_.all_reduce(used, used, tuttiMax);

@@ -96,6 +96,27 @@ TEST(DistributedDataParallel, AveragesInAnyOrder) {
   }
 }
 
+// As in PyTorch, where nobody zeroes: the average of the averages so far is the same again.
+TEST(DistributedDataParallel, APassAfterAnotherAddsToItsAverages) {
+  for (const int ranks : {1, 2, 3}) {
+    RunRanks(ranks, [](Rank& self) {
+      Model model(kSizes);
+      Side side(self, model);
+      for (int pass = 1; pass <= 3; ++pass) {
+        for (std::size_t i = kSizes.size(); i-- > 0;) {
+          Add(side.ddp.grad(i), static_cast<float>(2 * self.rank()));
+          if (pass != 2) side.ddp.mark_ready(i);  // the second pass sends all at its end
+        }
+        side.ddp.finish_gradients();
+        for (std::size_t i = 0; i < kSizes.size(); ++i) {
+          ExpectAll(side.ddp.grad(i), static_cast<float>(pass * (self.size() - 1)), i);
+        }
+      }
+      self.Meet();
+    });
+  }
+}
+
 TEST(DistributedDataParallel, SendsBucketsInOrderAsSoonAsTheyAreReady) {
   RunRanks(2, [](Rank& self) {
     Model model(kSizes);

@@ -158,6 +158,18 @@ FullyShardedDataParallel::Shard FullyShardedDataParallel::shard(std::size_t unit
 
 void FullyShardedDataParallel::parameters_updated() { parts_->parameters.Update(); }
 
+void FullyShardedDataParallel::gather(std::size_t unit, const Tensor& mine, const Tensor& whole) {
+  const auto& layout = parts_->layouts[unit];
+  parts_->Join();  // one collective at a time in a group
+  layout.groups.shard().all_gather_v(mine, layout.flat.shard_counts(), whole, parts_->compute.stream());
+}
+
+Tensor FullyShardedDataParallel::shard_of(std::size_t unit, const Tensor& whole) const {
+  const auto& layout = parts_->layouts[unit];
+  require_shape("the whole unit", whole, {layout.count()});
+  return layout.shard(whole);
+}
+
 FullyShardedDataParallel::UnitState FullyShardedDataParallel::state(std::size_t unit) const {
   return parts_->parameters.state(unit);
 }

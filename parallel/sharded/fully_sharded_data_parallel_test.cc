@@ -93,6 +93,34 @@ TEST(FullyShardedDataParallel, DividesByWhatItIsTold) {
   });
 }
 
+// A moment of each element, as an optimiser has it, is saved by one number of ranks and loaded by another.
+TEST(FullyShardedDataParallel, GathersWhatIsKeptByShards) {
+  for (const int ranks : {1, 3, 4}) {
+    RunRanks(ranks, [](Rank& self) {
+      const auto comm = self.Join();
+      ProcessGroup group(comm);
+      HostCompute compute;
+      for (const auto dtype : {tuttiFloat32, tuttiBfloat16}) {
+        FullyShardedDataParallel fsdp(group, compute, UnitsOf(kAwkward, dtype),
+                                      {.shard_group_size = self.size() == 4 ? 2 : 0});
+        for (std::size_t unit = 0; unit < fsdp.units(); ++unit) {
+          std::size_t count = 0;
+          for (const auto size : kAwkward[unit]) count += size;
+          auto saved = RandomFloats(count, static_cast<unsigned>(unit));
+          const Tensor mine = fsdp.shard_of(unit, Tensor(saved.data(), {count}));
+          EXPECT_EQ(mine.shape, fsdp.shard(unit).data.shape);
+          std::vector<float> gathered(count);
+          fsdp.gather(unit, mine, Tensor(gathered.data(), {count}));
+          EXPECT_EQ(gathered, saved);
+          EXPECT_TRUE(Throws([&] { fsdp.shard_of(unit, Tensor(saved.data(), {count + 1})); }, tuttiInvalidArgument,
+                             {"the whole unit", std::to_string(count), std::to_string(count + 1)}));
+        }
+      }
+      self.Meet();
+    });
+  }
+}
+
 // Would not end if unit i's forward waited for the gather of unit i + 1.
 TEST(FullyShardedDataParallel, GathersTheNextUnitWhileOneComputes) {
   RunRanks(2, [](Rank& self) {

@@ -2,6 +2,8 @@
 
 #include <nanobind/stl/unique_ptr.h>
 
+#include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -29,6 +31,10 @@ class Torch final : public PythonCompute, public Compute {
 
   Compute& compute() override { return *this; }
   Place place() const override { return place_; }
+  nb::object ArrayIn(const Tensor& tensor) const override {
+    const auto after = memory_.upper_bound(tensor.data);
+    return ArrayOver(tensor, place_, after == memory_.begin() ? nb::handle() : nb::handle(std::prev(after)->second));
+  }
 
   void* allocate(std::size_t bytes) override {
     const nb::gil_scoped_acquire python;
@@ -131,7 +137,7 @@ class Torch final : public PythonCompute, public Compute {
   nb::object functions_;
   Place place_;
   HostCompute host_;  // for its communication stream
-  std::unordered_map<void*, nb::object> memory_;
+  std::map<const void*, nb::object> memory_;  // by its first byte
 };
 
 class Numpy final : public PythonCompute {

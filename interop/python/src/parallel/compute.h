@@ -8,7 +8,6 @@
 #include <tutti/parallel/host_compute.h>
 
 #include <memory>
-#include <unordered_map>
 
 #include "tensors.h"
 
@@ -20,6 +19,8 @@ class PythonCompute {
   virtual ~PythonCompute() = default;
   virtual tutti::parallel::Compute& compute() = 0;
   virtual Place place() const = 0;
+  // An array over memory of compute().allocate(). PyTorch's memory stays as long as its arrays do, also after release().
+  virtual nanobind::object ArrayIn(const tutti::parallel::Tensor& tensor) const { return ArrayOver(tensor, place()); }
 };
 
 // Calls the methods of `functions`, an object of tutti.parallel's class _TorchCompute, whose names and arguments are

@@ -25,7 +25,8 @@ from ._state import Group, Parallel, current, initialize, initialize_model_paral
 
 # What needs PyTorch, which is imported when one of these is first used.
 _OF_PYTORCH = {"ColumnParallelLinear": "_modules", "RowParallelLinear": "_modules",
-               "VocabParallelEmbedding": "_modules", "ParallelMLP": "_modules", "Pipeline": "_pipeline"}
+               "VocabParallelEmbedding": "_modules", "ParallelMLP": "_modules", "Pipeline": "_pipeline",
+               "DistributedDataParallel": "_data", "FullyShardedDataParallel": "_sharded"}
 
 pipeline_schedule = _parallel.pipeline_schedule
 

@@ -67,7 +67,8 @@ class TUTTI_API DistributedDataParallel {
   void broadcast_parameters();
 
   void zero_grad();
-  // The gradient is complete for this backward pass; a bucket's last one sends the bucket. REQUIRES: once a pass.
+  // The gradient is complete for this backward pass; a bucket's last one sends the bucket. Once a pass: zero_grad() and
+  // the first call after finish_gradients() begin one, of which the latter adds to the averages.
   void mark_ready(std::size_t parameter);
   // While one of these lives, gradients are added up and not sent: for all micro-batches but the last.
   class NoSync {
@@ -110,6 +111,7 @@ class TUTTI_API DistributedDataParallel {
   bool has_servers() const { return config_.servers > 0; }
   int ServerOf(std::size_t bucket) const { return static_cast<int>(bucket) % config_.servers; }
   void MakeBuckets();
+  void BeginPass();
   void SendNext();
 
   ProcessGroup& group_;
@@ -120,6 +122,7 @@ class TUTTI_API DistributedDataParallel {
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> missing_;  // by bucket: parameters that are not ready
   std::size_t next_ = 0;              // bucket to send
+  bool finished_ = false;             // the pass, by finish_gradients()
   int accumulating_ = 0;
   std::vector<std::int32_t> used_;  // by parameter
 };

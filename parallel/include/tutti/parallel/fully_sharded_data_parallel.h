@@ -136,6 +136,12 @@ class TUTTI_API FullyShardedDataParallel {
   Shard shard(std::size_t unit) const;
   // The optimiser has changed the shards: from now on units are gathered again.
   void parameters_updated();
+  // To save what the ranks of a shard group have by shards, such as an optimiser's moments, and to load it at any number
+  // of ranks. Collective over the unit's shard group: each rank's `mine`, in its shard's size, one behind the other in
+  // `whole`, which has all of the unit's elements.
+  void gather(std::size_t unit, const Tensor& mine, const Tensor& whole);
+  // The part of `whole` that is this rank's.
+  Tensor shard_of(std::size_t unit, const Tensor& whole) const;
 
   enum class UnitState { sharded, gathering, whole };
   UnitState state(std::size_t unit) const;
