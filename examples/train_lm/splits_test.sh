@@ -177,7 +177,6 @@ refused "expert_shard_group is 2, but what a model without experts takes is 0" \
   4 --zero 1 --expert-shard-group 2 --microbatches 2
 refused "the number of heads (3) is not divisible by ulysses_size (2)" 2 --context 2 --ulysses 2 --heads 3 --hidden 66
 refused "sequence (63) is not divisible by context_parallel_size (2)" 2 --context 2 --sequence 63
-refused "length (62) is not divisible by the number of zigzag chunks, twice the ring's size (4)" 2 --context 2 --sequence 62
 refused "context_parallel_size (2) is not divisible by ulysses_size (4)" 2 --context 2 --ulysses 4
 refused "the world's size (3) is not divisible by" 3 --tensor 2
 refused "the number of parameter servers is 3, but group \"dp\" has 2 ranks" 2 --data-parallel parameter-server --servers 3

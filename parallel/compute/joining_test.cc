@@ -129,7 +129,7 @@ TEST_P(RingThatFails, FreesNothingBeneathMessages) {
     });
     Values qkv = Values::Random({8, 2, 3, 3, 5}, 1), grad_qkv(qkv.shape);
     Values out({8, 2, 3, 5}), grad_out(out.shape), lse({8, 2, 3, 1});
-    RingAttention ring(group, on, SequencePlacement::zigzag, {.causal = true});
+    RingAttention ring(group, on, SequencePlacement::zigzag, {0, 8 * 3}, {.causal = true});
     const auto pass = [&] {
       if (GetParam() == Call::attend) return ring.forward(qkv, out, lse);
       ring.backward(qkv, out, lse, grad_out, grad_qkv);
@@ -161,7 +161,7 @@ TEST(RingAttentionThatFails, OnAllRanksWaitsForNone) {
       if (blocks++ == self.rank()) throw OutOfMemory();
     });
     Values qkv = Values::Random({8, 2, 3, 3, 5}, 1), out({8, 2, 3, 5}), lse({8, 2, 3, 1});
-    RingAttention ring(group, on, SequencePlacement::zigzag, {.causal = true});
+    RingAttention ring(group, on, SequencePlacement::zigzag, {0, 8 * 3}, {.causal = true});
     EXPECT_ANY_THROW(ring.forward(qkv, out, lse));  // its own, or one that another rank has thrown before
     self.Meet();
   });

@@ -59,9 +59,10 @@ class Typed {
 };
 
 // Attention of qkv [sequence, batch, kv_heads, heads / kv_heads + 2, width], and its gradient for grad_out [sequence,
-// batch, heads, width].
+// batch, heads, width]. A sample sees nothing of others.
 struct PlainAttention {
-  PlainAttention(const Values& qkv, const Values& grad_out, const AttentionMask& mask)
+  PlainAttention(const Values& qkv, const Values& grad_out, const AttentionMask& mask,
+                 const std::vector<std::size_t>& cu_seqlens = {})
       : out(grad_out.values.size()), grad_qkv(qkv.values.size()) {
     const std::size_t sequence = qkv.shape[0], lanes = grad_out.shape[1] * grad_out.shape[2], width = qkv.shape[4];
     const std::size_t parts = qkv.shape[3], group = parts - 2;
@@ -73,7 +74,8 @@ struct PlainAttention {
       for (std::size_t i = 0; i < sequence; ++i) {
         const std::size_t row = (i * lanes + lane) * width;
         const auto sees = [&](std::size_t j) {
-          return !mask.causal || (j <= i && (mask.window == 0 || i - j < mask.window));
+          return std::ranges::upper_bound(cu_seqlens, i) == std::ranges::upper_bound(cu_seqlens, j) &&
+                 (!mask.causal || (j <= i && (mask.window == 0 || i - j < mask.window)));
         };
         std::vector<double> p(sequence), grad_p(sequence);
         double maximum = -std::numeric_limits<double>::infinity(), sum = 0, mean = 0;
@@ -106,6 +108,16 @@ struct PlainAttention {
   }
   std::vector<double> out, grad_qkv;
 };
+
+inline std::vector<double> RowsOf(const std::vector<double>& values, std::size_t sequence,
+                                  const std::vector<std::size_t>& which) {
+  const std::size_t size = values.size() / sequence;
+  std::vector<double> some;
+  for (const auto row : which) {
+    for (std::size_t i = 0; i < size; ++i) some.push_back(values[row * size + i]);
+  }
+  return some;
+}
 
 // One unit in the last place of 1.
 inline double LastPlaceOf(tuttiDataType_t dtype) {

@@ -44,25 +44,13 @@ TEST(ContextParallelErrors, NameWhatDoesNotDivideOnEveryRank) {
             {"the window is 5", "not causal"});
     refused({.sequence = 16, .batch = 1, .heads = 2, .width = 4, .dtype = tuttiFloat16},
             {"float16", "float32 or bfloat16"});
-    refused({.sequence = 18, .batch = 1, .heads = 2, .width = 4},
-            {"the sequence's length (18)", "context_parallel_size (4)"});
-    self.Meet();
-  });
-}
-
-TEST(ContextParallelErrors, ZigzagNeedsTwoChunksARank) {
-  RunRanks(3, [](Rank& self) {
-    const auto comm = self.Join();
-    ProcessGroup world(comm), alone(world, "alone", {self.rank()}, TUTTI_CONFIG_INITIALIZER);
-    HostCompute compute;
-    ElementwiseAttention on(compute);
-    const auto make = [&](SequencePlacement placement) {
-      ContextParallelAttention(alone, world, on,
-                               {.sequence = 15, .batch = 1, .heads = 2, .width = 4, .placement = placement});
+    const auto samples = [](std::vector<std::size_t> cu_seqlens) {
+      return ContextParallelConfig{
+          .sequence = 16, .batch = 1, .heads = 2, .width = 4, .cu_seqlens = std::move(cu_seqlens)};
     };
-    EXPECT_TRUE(Throws([&] { make(SequencePlacement::zigzag); }, tuttiInvalidArgument,
-                       {"the sequence's length (15)", "twice the ring's size (6)"}));
-    EXPECT_NO_THROW(make(SequencePlacement::contiguous));
+    refused(samples({0, 9, 15}), {"the last of cu_seqlens is 15", "the sequence's length is 16"});
+    refused(samples({2, 9, 16}), {"the first of cu_seqlens is 2"});
+    refused(samples({0, 9, 8, 16}), {"cu_seqlens has 8 behind 9"});
     self.Meet();
   });
 }
@@ -86,6 +74,11 @@ TEST(ContextParallelErrors, RanksThatDisagreeAreToldBothValues) {
     differs([](auto& mine) { mine.window = 7; }, {"the window is 0", "but 7 on rank 2"});
     differs([](auto& mine) { mine.dtype = tuttiBfloat16; }, {"type's code is 7", "but 9 on rank 2"});
     differs([](auto& mine) { mine.placement = SequencePlacement::contiguous; }, {"the placement", "but 0 on rank 2"});
+    differs([](auto& mine) { mine.cu_seqlens = {0, 7, 16}; }, {"the size of cu_seqlens is 2", "but 3 on rank 2"});
+    differs([](auto& mine) { mine.cu_seqlens = {0, 15}; }, {"the last of cu_seqlens is 16", "but 15 on rank 2"});
+    auto packed = config;
+    packed.cu_seqlens = {0, self.rank() == 2 ? 8U : 7U, 16};
+    EXPECT_TRUE(Throws([&] { sides.Make(packed); }, tuttiInvalidUsage, {"cu_seqlens[1] is 7", "but 8 on rank 2"}));
     sides.Make(config);  // the groups still work
     self.Meet();
   });
@@ -112,7 +105,7 @@ TEST(ContextParallelErrors, ShapesAreCheckedBeforeAnythingIsSent) {
     names([&] { scatter_heads_gather_sequence(group, sides.compute, three, joined); },
           {"the number of heads (3)", "the Ulysses group's size (2)"});
     names([&] { scatter_sequence_gather_heads(group, sides.compute, joined, out); },
-          {"the whole sequence", "[8, 2, 2, 4]"});
+          {"the part of the sequence", "[4, 2, 4, 4]", "[2, 2, 4, 4]"});
     EXPECT_EQ(sides.BytesSent(), before);
     self.Meet();
   });

@@ -92,16 +92,6 @@ Result ForwardAndBackward(ContextParallelAttention& attention, const Values& who
   return {out.values().values, grad_qkv.values().values};
 }
 
-std::vector<double> RowsOf(const std::vector<double>& values, std::size_t sequence,
-                           const std::vector<std::size_t>& which) {
-  const std::size_t size = values.size() / sequence;
-  std::vector<double> some;
-  for (const auto row : which) {
-    for (std::size_t i = 0; i < size; ++i) some.push_back(values[row * size + i]);
-  }
-  return some;
-}
-
 // The queries of `mixed`, without keys and values.
 std::vector<float> QueriesIn(const Degrees& degrees, const std::vector<float>& mixed) {
   const std::size_t queries = degrees.heads / degrees.kv_heads * kWidth, group = queries + 2 * kWidth;

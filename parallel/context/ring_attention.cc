@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -15,9 +16,11 @@ namespace {
 constexpr std::size_t kRingParts = 3, kWidth = 4;  // dimensions of qkv
 constexpr std::size_t kPair = 2;                   // a group's parts that are keys and values
 
-void RequireMixed(const char* what, const Tensor& qkv) {
+void RequireMixed(const char* what, const Tensor& qkv, std::size_t rows) {
   if (qkv.dtype != tuttiBfloat16) require_type(what, qkv, tuttiFloat32);
-  if (qkv.shape.size() == kWidth + 1 && qkv.shape[kRingParts] > kPair) return;
+  if (qkv.shape.size() == kWidth + 1 && qkv.shape[kRingParts] > kPair) {
+    return require_equal("the number of rows of qkv", qkv.shape[0], "the number of this rank's positions", rows);
+  }
   throw Error(tuttiInvalidArgument,
               fmt::format("{} has shape {}, but [rows, batch, kv_heads, heads / kv_heads + 2, width] is expected", what,
                           describe(qkv.shape)));
@@ -28,7 +31,10 @@ std::size_t GroupSizeOf(const Tensor& qkv) { return qkv.shape[kRingParts] - kPai
 Shape OfHeads(const Tensor& qkv, std::size_t width) {
   return {qkv.shape[0], qkv.shape[1], qkv.shape[2] * GroupSizeOf(qkv), width};
 }
-Shape OfPairs(const Tensor& qkv) { return {qkv.shape[0], qkv.shape[1], qkv.shape[2], kPair, qkv.shape[kWidth]}; }
+// Keys and values of `rows` positions.
+Shape OfPairs(const Tensor& qkv, std::size_t rows) {
+  return {rows, qkv.shape[1], qkv.shape[2], kPair, qkv.shape[kWidth]};
+}
 
 void Require(const char* what, const Tensor& tensor, const Shape& shape, tuttiDataType_t dtype) {
   require_type(what, tensor, dtype);
@@ -40,8 +46,9 @@ Tensor GroupMatrix(const Tensor& tensor, const Tensor& qkv, std::size_t parts) {
   return {tensor.data, {qkv.shape[0] * qkv.shape[1] * qkv.shape[2], parts * qkv.shape[kWidth]}, tensor.dtype};
 }
 
-Buffer PackedKeysAndValues(Compute& compute, const Tensor& qkv) {
-  Buffer packed(compute, OfPairs(qkv), qkv.dtype);
+// In memory for `most` rows.
+Buffer PackedKeysAndValues(Compute& compute, const Tensor& qkv, std::size_t most) {
+  Buffer packed(compute, OfPairs(qkv, most), qkv.dtype);
   const std::size_t width = qkv.shape[kWidth];
   compute.copy_columns(GroupMatrix(qkv, qkv, qkv.shape[kRingParts]), GroupSizeOf(qkv) * width,
                        GroupMatrix(packed, qkv, kPair), 0, kPair * width);
@@ -65,48 +72,59 @@ AttentionInputs InputsOf(const AttentionBlock& block, const Tensor& qkv, const T
 // s places before it.
 class RingAttention::Route {
  public:
-  Route(const RingAttention& ring, std::size_t rows)
-      : ring_(ring),
-        rows_(rows),
-        size_(static_cast<std::size_t>(ring.group_.size())),
-        rank_(static_cast<std::size_t>(ring.group_.rank())) {
-    for (std::size_t owner = 0; owner < size_; ++owner) {
-      reach_.push_back(reach_of_keys(ring.placement_, ring.mask_, rows, owner, size_));
-    }
-  }
+  explicit Route(const RingAttention& ring)
+      : ring_(ring), size_(ring.chunks_.size()), rank_(static_cast<std::size_t>(ring.group_.rank())) {}
 
   std::size_t size() const { return size_; }
-  bool is_shared() const { return reach_[rank_] > 0; }
+  bool is_shared() const { return ring_.reach_[rank_] > 0; }
   // In step 0 every rank has its own block.
-  bool comes(std::size_t step) const { return step < size_ && step <= reach_[OwnerAt(step)]; }
-  bool goes_on(std::size_t step) const { return step < size_ && step < reach_[OwnerAt(step)]; }
+  bool comes(std::size_t step) const { return step < size_ && step <= ring_.reach_[OwnerAt(step)]; }
+  bool goes_on(std::size_t step) const { return step < size_ && step < ring_.reach_[OwnerAt(step)]; }
   int next() const { return static_cast<int>((rank_ + 1) % size_); }
   int previous() const { return static_cast<int>((rank_ + size_ - 1) % size_); }
   // Where gradients go after a step, which comes(), in which this rank adds to them: with their keys, or home.
   int next_of_gradients(std::size_t step) const { return goes_on(step) ? next() : static_cast<int>(OwnerAt(step)); }
   // The rank that is the last to have this rank's own block, if it has it in this step.
   std::optional<int> last_reader(std::size_t step) const {
-    if (!is_shared() || step != reach_[rank_]) return std::nullopt;
+    if (!is_shared() || step != ring_.reach_[rank_]) return std::nullopt;
     return static_cast<int>((rank_ + step) % size_);
   }
   std::vector<AttentionBlock> blocks(std::size_t step) const {
-    return visible_blocks(ring_.placement_, ring_.mask_, rows_, rank_, OwnerAt(step), size_);
+    return visible_blocks(ring_.mask_, ring_.chunks_[rank_], ring_.chunks_[OwnerAt(step)]);
   }
+  // The block of a step, or its gradients, in memory that has place for the longest one.
+  Tensor block(std::size_t step, const Tensor& memory) const {
+    Tensor block = memory;
+    block.shape[0] = ring_.rows_[OwnerAt(step)];
+    return block;
+  }
+  std::size_t most_rows() const { return std::ranges::max(ring_.rows_); }
 
  private:
   std::size_t OwnerAt(std::size_t step) const { return (rank_ + size_ - step) % size_; }
 
   const RingAttention& ring_;
-  std::size_t rows_, size_, rank_;
-  std::vector<std::size_t> reach_;  // by owner
+  std::size_t size_, rank_;
 };
 
+RingAttention::RingAttention(ProcessGroup& group, AttentionCompute& attention, SequencePlacement placement,
+                             const std::vector<std::size_t>& cu_seqlens, AttentionMask mask)
+    : group_(group), attention_(attention), mask_(mask) {
+  const auto size = static_cast<std::size_t>(group.size());
+  for (std::size_t rank = 0; rank < size; ++rank) chunks_.push_back(chunks_of(placement, cu_seqlens, rank, size));
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    const auto& chunks = chunks_[rank];
+    rows_.push_back(chunks.empty() ? 0 : chunks.back().first_row + chunks.back().rows);
+    reach_.push_back(reach_of_keys(mask, chunks_, rank));
+  }
+}
+
 void RingAttention::forward(const Tensor& qkv, const Tensor& out, const Tensor& lse) {
-  RequireMixed("qkv", qkv);
+  RequireMixed("qkv", qkv, rows());
   Require("out", out, OfHeads(qkv, qkv.shape[kWidth]), qkv.dtype);
   Require("lse", lse, OfHeads(qkv, 1), tuttiFloat32);
   auto& compute = attention_.compute();
-  const Route route(*this, qkv.shape[0]);
+  const Route route(*this);
   const Buffer sums(compute, lse.shape);
   Buffer wide;  // float32, if `out` is not
   if (out.dtype != tuttiFloat32) wide = Buffer(compute, out.shape);
@@ -116,13 +134,15 @@ void RingAttention::forward(const Tensor& qkv, const Tensor& out, const Tensor& 
   OverlappedCommunication passing(compute, group_);
 
   for (const Tensor& each : {weighted, lse, sums.tensor()}) compute.zero(each);
-  if (route.is_shared()) here = PackedKeysAndValues(compute, qkv);
+  if (route.is_shared()) here = PackedKeysAndValues(compute, qkv, route.most_rows());
   for (std::size_t step = 0; step < route.size(); ++step) {
     std::vector<P2POp> operations;
-    if (route.goes_on(step)) operations.push_back({P2P::isend, here, route.next()});
+    if (route.goes_on(step)) operations.push_back({P2P::isend, route.block(step, here), route.next()});
     if (route.comes(step + 1)) {
-      if (arriving.tensor().data == nullptr) arriving = Buffer(compute, OfPairs(qkv), qkv.dtype);
-      operations.push_back({P2P::irecv, arriving, route.previous()});
+      if (arriving.tensor().data == nullptr) {
+        arriving = Buffer(compute, OfPairs(qkv, route.most_rows()), qkv.dtype);
+      }
+      operations.push_back({P2P::irecv, route.block(step + 1, arriving), route.previous()});
     }
     if (!operations.empty()) batch_isend_irecv(group_, operations, passing.fork());
     for (const auto& block : route.blocks(step)) {
@@ -137,14 +157,14 @@ void RingAttention::forward(const Tensor& qkv, const Tensor& out, const Tensor& 
 
 void RingAttention::backward(const Tensor& qkv, const Tensor& out, const Tensor& lse, const Tensor& grad_out,
                              const Tensor& grad_qkv) {
-  RequireMixed("qkv", qkv);
+  RequireMixed("qkv", qkv, rows());
   Require("grad_qkv", grad_qkv, qkv.shape, qkv.dtype);
   for (const auto& [what, tensor] : {std::pair{"out", &out}, std::pair{"grad_out", &grad_out}}) {
     Require(what, *tensor, OfHeads(qkv, qkv.shape[kWidth]), qkv.dtype);
   }
   Require("lse", lse, OfHeads(qkv, 1), tuttiFloat32);
   auto& compute = attention_.compute();
-  const Route route(*this, qkv.shape[0]);
+  const Route route(*this);
   const Buffer delta(compute, lse.shape);
   // Gradients are added up in place. If that is not float32, or other ranks add to them, too, a tensor of their own
   // takes the sums.
@@ -158,7 +178,7 @@ void RingAttention::backward(const Tensor& qkv, const Tensor& out, const Tensor&
     return sum;
   };
   const Buffer of_queries = summed(rounds, OfHeads(qkv, qkv.shape[kWidth]));
-  const Buffer own = summed(rounds || route.is_shared(), OfPairs(qkv));  // of this rank's keys and values
+  const Buffer own = summed(rounds || route.is_shared(), OfPairs(qkv, qkv.shape[0]));  // of this rank's keys and values
   const HeadRows grad_q = rounds ? HeadRows(of_queries.tensor()) : queries_of(grad_qkv);
   const auto add = [&](std::size_t step, const Tensor& pairs, const Tensor& grads) {
     for (const auto& block : route.blocks(step)) {
@@ -172,42 +192,45 @@ void RingAttention::backward(const Tensor& qkv, const Tensor& out, const Tensor&
   // Gradients of keys and values. mine: of those here, by this rank. leaving: of those here before, by all that have
   // seen them. coming: the same, on their way to this rank. home: of this rank's own, by all others.
   Buffer mine, leaving, coming, home;
-  const auto made = [&](Buffer& buffer) -> const Tensor& {
-    if (buffer.tensor().data == nullptr) buffer = Buffer(compute, OfPairs(qkv));
-    return buffer;
+  const auto made = [&](Buffer& buffer, std::size_t step) {
+    if (buffer.tensor().data == nullptr) buffer = Buffer(compute, OfPairs(qkv, route.most_rows()));
+    return route.block(step, buffer);
   };
   OverlappedCommunication passing(compute, group_);
 
   attention_.attend_delta(out, grad_out, delta.tensor());
   if (!rounds) compute.zero(grad_qkv);
-  if (route.is_shared()) here = PackedKeysAndValues(compute, qkv);
+  if (route.is_shared()) here = PackedKeysAndValues(compute, qkv, route.most_rows());
   for (std::size_t step = 0; step <= route.size(); ++step) {
     std::vector<P2POp> operations;
-    if (route.goes_on(step)) operations.push_back({P2P::isend, here, route.next()});
+    if (route.goes_on(step)) operations.push_back({P2P::isend, route.block(step, here), route.next()});
     if (route.comes(step + 1)) {
-      if (arriving.tensor().data == nullptr) arriving = Buffer(compute, OfPairs(qkv), qkv.dtype);
-      operations.push_back({P2P::irecv, arriving, route.previous()});
+      if (arriving.tensor().data == nullptr) {
+        arriving = Buffer(compute, OfPairs(qkv, route.most_rows()), qkv.dtype);
+      }
+      operations.push_back({P2P::irecv, route.block(step + 1, arriving), route.previous()});
     }
     // A step behind keys and values, from the second one on: no rank adds to the gradients before the first.
     const bool follows = step >= 2;
     const bool sums_come = follows && route.comes(step);
     const auto last_reader = follows ? route.last_reader(step - 1) : std::nullopt;
     if (follows && route.comes(step - 1)) {
-      operations.push_back({P2P::isend, leaving, route.next_of_gradients(step - 1)});
+      operations.push_back({P2P::isend, route.block(step - 1, leaving), route.next_of_gradients(step - 1)});
     }
-    if (sums_come) operations.push_back({P2P::irecv, made(coming), route.previous()});
-    if (last_reader) operations.push_back({P2P::irecv, made(home), *last_reader});
+    if (sums_come) operations.push_back({P2P::irecv, made(coming, step), route.previous()});
+    if (last_reader) operations.push_back({P2P::irecv, made(home, 0), *last_reader});
     if (!operations.empty()) batch_isend_irecv(group_, operations, passing.fork());
 
     if (step == 0) {
       add(step, qkv, own.tensor().data == nullptr ? grad_qkv : own.tensor());
     } else if (route.comes(step)) {
-      compute.zero(made(mine));
-      add(step, here, mine);
+      const Tensor sum = made(mine, step);
+      compute.zero(sum);
+      add(step, here, sum);
     }
     passing.join();
-    if (sums_come) compute.copy(coming, mine, true);
-    if (last_reader) compute.copy(home, own, true);
+    if (sums_come) compute.copy(route.block(step, coming), route.block(step, mine), true);
+    if (last_reader) compute.copy(route.block(0, home), own, true);
     std::swap(mine, leaving);
     std::swap(here, arriving);
   }

@@ -72,7 +72,7 @@ TEST(RingAttention, SendsWhileItComputes) {
       const auto wanted = before + steps.at(block++) * pair;
       EXPECT_TRUE(BecomesTrue([&] { return group.bytes_sent() >= wanted; })) << "block " << block;
     });
-    RingAttention ring(group, on, SequencePlacement::zigzag, {.causal = true});
+    RingAttention ring(group, on, SequencePlacement::zigzag, {0, 8 * 4}, {.causal = true});
     ring.forward(layer.qkv, layer.out, layer.lse);
     ring.backward(layer.qkv, layer.out, layer.lse, layer.grad_out, layer.grad_qkv);
     EXPECT_EQ(block, steps.size());
@@ -90,7 +90,7 @@ TEST(RingAttention, ComputesBeforeTheNextBlockIsThere) {
     Layer layer;
     auto& begun = self.board().numbers[0];
     Watched on(compute, [&] { begun += self.rank() == 0 ? 1 : 0; });
-    RingAttention ring(group, on, SequencePlacement::zigzag, {.causal = true});
+    RingAttention ring(group, on, SequencePlacement::zigzag, {0, 8 * 2}, {.causal = true});
     const auto await_blocks = [&](int blocks) {
       EXPECT_TRUE(self.rank() == 0 || BecomesTrue([&] { return begun >= blocks; })) << blocks;
     };

@@ -1,26 +1,16 @@
 #include "tutti/parallel/sequence_placement.h"
 
+#include <algorithm>
 #include <optional>
-
-#include "tutti/parallel/tensor.h"
 
 namespace tutti::parallel {
 namespace {
 
-// Consecutive positions that a rank holds in consecutive rows.
-struct Chunk {
-  std::size_t first_row, first_position, rows;
-};
-
-std::vector<Chunk> ChunksOf(SequencePlacement placement, std::size_t rows, std::size_t rank, std::size_t ranks) {
-  if (placement == SequencePlacement::contiguous || ranks == 1) return {{0, rank * rows, rows}};
-  const std::size_t half = rows / 2;
-  return {{0, rank * half, half}, {half, (2 * ranks - 1 - rank) * half, half}};
-}
-
-// The block that a causal window leaves of two equally long chunks, without the rows at its ends that see, or are seen
-// by, nothing on the other side.
-std::optional<AttentionBlock> BlockOf(const AttentionMask& mask, const Chunk& queries, const Chunk& keys) {
+// The block that a mask leaves of two chunks of a sample, which are the same or have no position in common. It is
+// without the rows at its ends that see, or are seen by, nothing on the other side.
+std::optional<AttentionBlock> BlockOf(const AttentionMask& mask, const SequenceChunk& queries,
+                                      const SequenceChunk& keys) {
+  if (!mask.causal) return AttentionBlock{queries.first_row, queries.rows, keys.first_row, keys.rows};
   if (queries.first_position < keys.first_position) return std::nullopt;
   AttentionBlock block{queries.first_row, queries.rows, keys.first_row,
                        keys.rows,         mask,         queries.first_position - keys.first_position};
@@ -36,53 +26,93 @@ std::optional<AttentionBlock> BlockOf(const AttentionMask& mask, const Chunk& qu
   return block;
 }
 
-}  // namespace
-
-void require_placeable(SequencePlacement placement, std::size_t sequence, std::size_t ranks) {
-  require_divisible("the sequence's length", sequence, "the ring's size", ranks);
-  if (placement == SequencePlacement::zigzag && ranks > 1) {
-    require_divisible("the sequence's length", sequence, "the number of zigzag chunks, twice the ring's size",
-                      2 * ranks);
+// Makes one of two blocks, of which the second one follows, if together they are a block without a mask.
+bool Joins(AttentionBlock& block, const AttentionBlock& next) {
+  if (block.mask != AttentionMask{} || next.mask != AttentionMask{}) return false;
+  const bool same_queries = block.first_query == next.first_query && block.queries == next.queries;
+  const bool same_keys = block.first_key == next.first_key && block.keys == next.keys;
+  if (same_queries && block.first_key + block.keys == next.first_key) {
+    block.keys += next.keys;
+  } else if (same_keys && block.first_query + block.queries == next.first_query) {
+    block.queries += next.queries;
+  } else {
+    return false;
   }
+  return true;
 }
 
-std::vector<std::size_t> positions_of(SequencePlacement placement, std::size_t sequence, std::size_t rank,
-                                      std::size_t ranks) {
+// Each sample's chunks as one, whose rows count as positions.
+std::vector<SequenceChunk> BySample(const std::vector<SequenceChunk>& chunks) {
+  std::vector<SequenceChunk> whole;
+  for (const auto& chunk : chunks) {
+    if (!whole.empty() && whole.back().sample == chunk.sample) {
+      whole.back().rows += chunk.rows;
+    } else {
+      whole.push_back(chunk);
+    }
+  }
+  return whole;
+}
+
+}  // namespace
+
+std::vector<SequenceChunk> chunks_of(SequencePlacement placement, const std::vector<std::size_t>& cu_seqlens,
+                                     std::size_t rank, std::size_t ranks) {
+  std::vector<SequenceChunk> chunks;
+  std::size_t row = 0;
+  const auto add = [&](std::size_t sample, std::size_t begin, std::size_t end) {
+    if (begin >= end) return;
+    chunks.push_back({row, begin, end - begin, sample});
+    row += end - begin;
+  };
+  const auto mine = part_of(cu_seqlens.back(), rank, ranks);
+  for (std::size_t sample = 0; sample + 1 < cu_seqlens.size(); ++sample) {
+    const std::size_t begin = cu_seqlens[sample], end = cu_seqlens[sample + 1];
+    if (placement == SequencePlacement::contiguous || ranks == 1) {
+      add(sample, std::max(begin, mine.begin), std::min(end, mine.end));
+      continue;
+    }
+    for (const std::size_t part : {rank, 2 * ranks - 1 - rank}) {
+      const auto range = part_of(end - begin, part, 2 * ranks);
+      add(sample, begin + range.begin, begin + range.end);
+    }
+  }
+  return chunks;
+}
+
+std::vector<std::size_t> positions_of(const std::vector<SequenceChunk>& chunks) {
   std::vector<std::size_t> positions;
-  for (const auto& chunk : ChunksOf(placement, sequence / ranks, rank, ranks)) {
+  for (const auto& chunk : chunks) {
     for (std::size_t row = 0; row < chunk.rows; ++row) positions.push_back(chunk.first_position + row);
   }
   return positions;
 }
 
-std::vector<AttentionBlock> visible_blocks(SequencePlacement placement, const AttentionMask& mask, std::size_t rows,
-                                           std::size_t query_rank, std::size_t key_rank, std::size_t ranks) {
-  std::vector<AttentionBlock> blocks;
-  if (mask.window > 0) {
-    for (const auto& queries : ChunksOf(placement, rows, query_rank, ranks)) {
-      for (const auto& keys : ChunksOf(placement, rows, key_rank, ranks)) {
-        if (const auto block = BlockOf(mask, queries, keys)) blocks.push_back(*block);
-      }
-    }
-    return blocks;
+std::vector<AttentionBlock> visible_blocks(const AttentionMask& mask, const std::vector<SequenceChunk>& queries,
+                                           const std::vector<SequenceChunk>& keys) {
+  if (mask.window == 0 && queries == keys) {
+    // Rows ascend as positions do, so a query sees the rows up to its own, whatever other ranks hold between them.
+    const auto whole = BySample(queries);
+    if (whole.size() < queries.size()) return visible_blocks(mask, whole, whole);
   }
-  const AttentionBlock all{.queries = rows, .keys = rows};
-  if (!mask.causal) return {all};
-  // Both hold the same positions, in ascending order.
-  if (query_rank == key_rank) return {{.queries = rows, .keys = rows, .mask = mask}};
-  const bool earlier = key_rank < query_rank;
-  if (placement == SequencePlacement::contiguous) return earlier ? std::vector{all} : blocks;
-  // An earlier rank's first chunk is before both of the queries' chunks, and its second one behind both. A later rank's
-  // chunks are both between the queries' two.
-  const std::size_t half = rows / 2;
-  if (earlier) return {{.queries = rows, .keys = half}};
-  return {{.first_query = half, .queries = half, .keys = rows}};
+  std::vector<AttentionBlock> blocks;
+  auto first = keys.begin();
+  for (const auto& some : queries) {
+    while (first != keys.end() && first->sample < some.sample) ++first;
+    for (auto key = first; key != keys.end() && key->sample == some.sample; ++key) {
+      const auto block = BlockOf(mask, some, *key);
+      if (!block) continue;
+      blocks.push_back(*block);
+      while (blocks.size() > 1 && Joins(blocks[blocks.size() - 2], blocks.back())) blocks.pop_back();
+    }
+  }
+  return blocks;
 }
 
-std::size_t reach_of_keys(SequencePlacement placement, const AttentionMask& mask, std::size_t rows,
-                          std::size_t key_rank, std::size_t ranks) {
-  std::size_t reach = ranks - 1;
-  while (reach > 0 && visible_blocks(placement, mask, rows, (key_rank + reach) % ranks, key_rank, ranks).empty()) {
+std::size_t reach_of_keys(const AttentionMask& mask, const std::vector<std::vector<SequenceChunk>>& chunks,
+                          std::size_t key_rank) {
+  std::size_t reach = chunks.size() - 1;
+  while (reach > 0 && visible_blocks(mask, chunks[(key_rank + reach) % chunks.size()], chunks[key_rank]).empty()) {
     --reach;
   }
   return reach;

@@ -26,8 +26,8 @@ using tutti::parallel::ModelParallelSizes;
 using tutti::parallel::ParallelState;
 using tutti::parallel::ProcessGroup;
 
-// The group of the call in which the main thread is now. Under the GIL.
-ProcessGroup* used_by_main_thread = nullptr;
+// The innermost call in which the main thread is now. Under the GIL.
+const Inside* of_main_thread = nullptr;
 
 tuttiRedOp_t OperatorOf(const std::string& name) {
   static constexpr std::pair<const char*, tuttiRedOp_t> kOperators[] = {
@@ -64,6 +64,15 @@ void BindGroup(nb::module_& module) {
             Freely(self, [&] { self.all_gather(input, output, StreamAt(stream)); });
           },
           nb::arg("send"), nb::arg("recv"), nb::arg("stream") = 0)
+      .def(
+          "all_gather_v",
+          [](ProcessGroup& self, nb::handle send, const std::vector<std::size_t>& counts, nb::handle recv,
+             std::uintptr_t stream) {
+            const Lent input(send, "send"), output(recv, "recv", Access::kWrite);
+            Freely(self, [&] { self.all_gather_v(input, counts, output, StreamAt(stream)); });
+          },
+          nb::arg("send"), nb::arg("counts"), nb::arg("recv"), nb::arg("stream") = 0,
+          "counts: every rank's number of elements.")
       .def(
           "reduce_scatter",
           [](ProcessGroup& self, nb::handle send, nb::handle recv, const std::string& op, std::uintptr_t stream) {
@@ -156,13 +165,18 @@ void BindLayouts(nb::module_& module) {
 
 }  // namespace
 
-Inside::Inside(ProcessGroup& group) : before_(used_by_main_thread) {
+Inside::Inside(ProcessGroup& group) : group_(group), around_(of_main_thread) {
   if (!IsMainThread()) return;
   CheckSignals();
-  used_by_main_thread = &group;
+  of_main_thread = this;
 }
 Inside::~Inside() {
-  if (IsMainThread()) used_by_main_thread = before_;
+  if (IsMainThread()) of_main_thread = around_;
+}
+std::vector<ProcessGroup*> Inside::Groups() {
+  std::vector<ProcessGroup*> groups;
+  for (const auto* call = of_main_thread; call != nullptr; call = call->around_) groups.push_back(&call->group_);
+  return groups;
 }
 
 void BindGroups(nb::module_& module) {
@@ -181,10 +195,9 @@ void BindGroups(nb::module_& module) {
   module.def(
       "interrupt",
       [] {
-        if (used_by_main_thread == nullptr) return;
-        auto& group = *used_by_main_thread;
+        const auto groups = Inside::Groups();
         const nb::gil_scoped_release released;
-        group.revoke();
+        for (auto* const group : groups) group->revoke();
       },
       "Ends the call in which the main thread waits.");
   nb::class_<State>(module, "State")

@@ -6,12 +6,14 @@
 #include <nanobind/nanobind.h>
 #include <tutti/parallel/process_group.h>
 
+#include <vector>
+
 #include "compute.h"
 
 namespace tutti_python {
 
 // While it exists, the main thread is inside a call that uses the group, if the current thread is the main one. Ctrl-C
-// then revokes the group (Interrupt).
+// then revokes the groups of all calls that it is inside of.
 class Inside {
  public:
   explicit Inside(tutti::parallel::ProcessGroup& group);
@@ -19,8 +21,11 @@ class Inside {
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
 
+  static std::vector<tutti::parallel::ProcessGroup*> Groups();
+
  private:
-  tutti::parallel::ProcessGroup* before_;
+  tutti::parallel::ProcessGroup& group_;
+  const Inside* around_;
 };
 
 // Runs a call of the parallel layer, which may wait for other ranks of the group, without the GIL.

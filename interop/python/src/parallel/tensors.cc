@@ -16,14 +16,14 @@ using tutti::parallel::Buffer;
 using tutti::parallel::Tensor;
 
 template <typename Framework>
-nb::object Made(const Tensor& tensor, const Place& place, nb::handle owner) {
+nb::object Made(const Tensor& tensor, const Place& place, nb::handle owner, const std::int64_t* strides) {
   const int device = place.device < 0 ? nb::device::cpu::value : nb::device::cuda::value;
   // A place for the pointer of a tensor without elements, which some frameworks look at.
   static char nothing;
   void* const data = tensor.data == nullptr ? &nothing : tensor.data;
   const Element element = ElementOf(tensor.dtype);
   const nb::dlpack::dtype type{DlpackCodeOf(element), static_cast<std::uint8_t>(element.bytes * 8), 1};
-  const nb::ndarray<Framework> array(data, tensor.shape.size(), tensor.shape.data(), owner, nullptr, type, device,
+  const nb::ndarray<Framework> array(data, tensor.shape.size(), tensor.shape.data(), owner, strides, type, device,
                                      place.device < 0 ? 0 : place.device);
   return nb::cast(array, nb::rv_policy::reference);
 }
@@ -43,10 +43,10 @@ Lent::Lent(nb::handle array, const char* what, Access access) {
   tensor_ = Tensor(array_.data(), std::move(shape), carrier.type);
 }
 
-nb::object ArrayOver(const Tensor& tensor, const Place& place, nb::handle owner) {
+nb::object ArrayOver(const Tensor& tensor, const Place& place, nb::handle owner, const std::int64_t* strides) {
   if (tensor.data == nullptr && (tensor.shape.empty() || tensor.count() > 0)) return nb::none();
-  return place.framework == Framework::pytorch ? Made<nb::pytorch>(tensor, place, owner)
-                                               : Made<nb::numpy>(tensor, place, owner);
+  return place.framework == Framework::pytorch ? Made<nb::pytorch>(tensor, place, owner, strides)
+                                               : Made<nb::numpy>(tensor, place, owner, strides);
 }
 
 nb::object ArrayOf(Buffer buffer, const Place& place, nb::object keep) {

@@ -6,6 +6,8 @@
 #include <nanobind/nanobind.h>
 #include <tutti/parallel/compute.h>
 
+#include <cstdint>
+
 #include "../array.h"
 
 namespace tutti_python {
@@ -35,7 +37,9 @@ struct Place {
 
 // An array over the tensor's memory, which `owner`, if there is one, keeps alive. None for a tensor without memory
 // unless it has no elements either.
-nanobind::object ArrayOver(const tutti::parallel::Tensor& tensor, const Place& place, nanobind::handle owner = {});
+// strides: in elements, by dimension; null: elements lie one behind the other.
+nanobind::object ArrayOver(const tutti::parallel::Tensor& tensor, const Place& place, nanobind::handle owner = {},
+                           const std::int64_t* strides = nullptr);
 // The same over a buffer, which the array then owns. `keep` lives as long as the buffer: its Compute.
 nanobind::object ArrayOf(tutti::parallel::Buffer buffer, const Place& place, nanobind::object keep);
 

@@ -16,6 +16,8 @@ try:
 except ImportError as error:
     raise ImportError("this installation of tutti has no parallel layer: it was built with a libtutti.so that has no "
                       "libtutti_parallel.so beside it") from error
+from ._context import (ContextParallelAttention, context_parallel_attention, gather_sequence, mix_heads, positions,
+                       scatter_heads_gather_sequence, scatter_sequence_gather_heads, split_sequence)
 from ._layers import (column_parallel_linear, column_parallel_linear_backward, copy_to_tensor_model_parallel_region,
                       gather_from_sequence_parallel_region, gather_from_tensor_model_parallel_region,
                       reduce_from_tensor_model_parallel_region, reduce_scatter_to_sequence_parallel_region,
@@ -38,10 +40,12 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"{__name__}.{_OF_PYTORCH[name]}"), name)
 
 
-__all__ = ["Group", "Parallel", "column_parallel_linear", "column_parallel_linear_backward",
-           "copy_to_tensor_model_parallel_region", "current", "gather_from_sequence_parallel_region",
-           "gather_from_tensor_model_parallel_region", "initialize", "initialize_model_parallel", "pipeline_schedule",
+__all__ = ["ContextParallelAttention", "Group", "Parallel", "column_parallel_linear", "column_parallel_linear_backward",
+           "context_parallel_attention", "copy_to_tensor_model_parallel_region", "current",
+           "gather_from_sequence_parallel_region", "gather_from_tensor_model_parallel_region", "gather_sequence",
+           "initialize", "initialize_model_parallel", "mix_heads", "pipeline_schedule", "positions",
            "reduce_from_tensor_model_parallel_region", "reduce_scatter_to_sequence_parallel_region",
-           "row_parallel_linear", "row_parallel_linear_backward", "scatter_to_sequence_parallel_region",
-           "scatter_to_tensor_model_parallel_region", "vocab_parallel_cross_entropy", "vocab_parallel_embedding",
-           *_OF_PYTORCH]
+           "row_parallel_linear", "row_parallel_linear_backward", "scatter_heads_gather_sequence",
+           "scatter_sequence_gather_heads", "scatter_to_sequence_parallel_region",
+           "scatter_to_tensor_model_parallel_region", "split_sequence", "vocab_parallel_cross_entropy",
+           "vocab_parallel_embedding", *_OF_PYTORCH]

@@ -7,6 +7,7 @@ from typing import Any, Callable
 
 import torch
 
+from ._context import ContextParallelAttention
 from ._layers import CrossEntropy, Embedding, Linear
 from ._state import Group
 
@@ -61,3 +62,17 @@ class CrossEntropyFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         return ctx.loss.backward(grad), None, None
+
+
+class AttentionFunction(torch.autograd.Function):
+
+    @staticmethod
+    def forward(ctx: Any, qkv: torch.Tensor, attention: ContextParallelAttention) -> torch.Tensor:
+        out = attention.forward(qkv)
+        ctx.save_for_backward(qkv, out)
+        ctx.attention = attention
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return ctx.attention.backward(*ctx.saved_tensors, grad), None

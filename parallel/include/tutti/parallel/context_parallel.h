@@ -16,7 +16,7 @@
 namespace tutti::parallel {
 
 struct TUTTI_API ContextParallelConfig {
-  std::size_t sequence = 0;  // length of the whole one
+  std::size_t sequence = 0;  // length of the whole one, which the ranks need not divide
   std::size_t batch = 0;
   std::size_t heads = 0;  // of this rank's part of the layer, if that is tensor-parallel
   std::size_t width = 0;  // of a head
@@ -27,19 +27,28 @@ struct TUTTI_API ContextParallelConfig {
   // the ring shorter, and gives all ranks the same to compute, too.
   std::size_t window = 0;
   tuttiDataType_t dtype = tuttiFloat32;  // or tuttiBfloat16
+  // Samples that lie one behind the other in the sequence, and do not see each other: 0, the first one's end, ...,
+  // `sequence`, as FlashAttention's. Empty: the sequence is one.
+  std::vector<std::size_t> cu_seqlens = {};
 };
+
+// The positions that a context-parallel rank holds, in its order, which ascends: the Ulysses group divides the ring
+// rank's into consecutive parts (part_of). Throws Error unless cu_seqlens begins with 0 and ascends.
+TUTTI_API std::vector<std::size_t> context_positions(SequencePlacement placement,
+                                                     const std::vector<std::size_t>& cu_seqlens,
+                                                     std::size_t ulysses_rank, std::size_t ulysses_size,
+                                                     std::size_t ring_rank, std::size_t ring_size);
 
 class TUTTI_API ContextParallelAttention {
  public:
   // Collective over the product of both groups, such as get_ulysses_parallel_group() and get_ring_parallel_group().
-  // Throws Error naming the quantity and both values, the same on every rank, if configurations differ, the sequence's
-  // length does not divide by the ranks (zigzag: by twice the ring's size), the heads do not divide by kv_heads or the
-  // Ulysses group's size, or neither of these two divides by the other. Groups and `attention` outlive this.
+  // Throws Error naming the quantity and both values, the same on every rank, if configurations differ, the samples do
+  // not make up the sequence, the heads do not divide by kv_heads or the Ulysses group's size, or neither of these two
+  // divides by the other. Groups and `attention` outlive this.
   ContextParallelAttention(ProcessGroup& ulysses, ProcessGroup& ring, AttentionCompute& attention,
                            const ContextParallelConfig& config);
 
-  // The positions of the sequence that this rank holds, in its order: the Ulysses group divides the ring rank's part
-  // into consecutive pieces.
+  // Of this rank: see context_positions().
   const std::vector<std::size_t>& positions() const { return positions_; }
   std::size_t rows() const { return positions_.size(); }
 
@@ -48,7 +57,8 @@ class TUTTI_API ContextParallelAttention {
     Buffer qkv, out;  // of the ring rank's whole sequence, after the exchange of heads; empty without one
   };
   // Both are collective. qkv [rows(), batch, kv_heads, heads / kv_heads + 2, width] (mixed_heads.h), out [rows(),
-  // batch, heads, width]; the caller keeps both. If `attention` throws midway, this revokes the ring's communicator.
+  // batch, heads, width]; the caller keeps both. If `attention` throws midway, this revokes both groups' communicators, and
+  // their other ranks get an Error.
   Saved forward(const Tensor& qkv, const Tensor& out);
   void backward(const Tensor& qkv, const Tensor& out, const Saved& saved, const Tensor& grad_out,
                 const Tensor& grad_qkv);
@@ -65,7 +75,7 @@ class TUTTI_API ContextParallelAttention {
   bool copies_keys() const { return copies_ > 1; }
   Shape ToExchange(const Tensor& qkv) const;
 
-  ProcessGroup& ulysses_;
+  ProcessGroup &ulysses_, &ring_;
   AttentionCompute& attention_;
   ContextParallelConfig config_;
   RingAttention ring_attention_;

@@ -8,7 +8,7 @@
 //
 // B: elements of a rank's keys, or of its values, which have kv_heads heads. They go S steps: P - 1 of P ranks, or to
 // the last rank that a mask lets see them. So forward sends 2 S B elements, and backward as many and 2 S B float32 of
-// their gradients. The gradients begin at the first rank that is not the owner, follow the keys and values, and go from
+// their gradients. Ranks may hold different numbers of rows: each message has its owner's, and nothing is padded. The gradients begin at the first rank that is not the owner, follow the keys and values, and go from
 // the last rank that sees them straight to the owner.
 //
 // Elements are float32 or bfloat16. Sums over blocks are float32, and rounded once: the softmax's state, the gradients
@@ -21,6 +21,8 @@
 // thread at a time.
 #pragma once
 
+#include <vector>
+
 #include "tutti/parallel/attention_compute.h"
 #include "tutti/parallel/process_group.h"
 #include "tutti/parallel/sequence_placement.h"
@@ -29,9 +31,12 @@ namespace tutti::parallel {
 
 class TUTTI_API RingAttention {
  public:
-  // `group` and `attention` outlive this.
-  RingAttention(ProcessGroup& group, AttentionCompute& attention, SequencePlacement placement, AttentionMask mask)
-      : group_(group), attention_(attention), placement_(placement), mask_(mask) {}
+  // cu_seqlens: see sequence_placement.h. `group` and `attention` outlive this.
+  RingAttention(ProcessGroup& group, AttentionCompute& attention, SequencePlacement placement,
+                const std::vector<std::size_t>& cu_seqlens, AttentionMask mask);
+
+  // The number of positions that this rank holds.
+  std::size_t rows() const { return rows_[static_cast<std::size_t>(group_.rank())]; }
 
   // Both are collective. out [rows, batch, heads, width], of qkv's type; lse [rows, batch, heads, 1], float32, for
   // backward. If `attention` throws midway, this revokes the group's communicator, and its other ranks get an Error.
@@ -44,8 +49,9 @@ class TUTTI_API RingAttention {
 
   ProcessGroup& group_;
   AttentionCompute& attention_;
-  SequencePlacement placement_;
   AttentionMask mask_;
+  std::vector<std::vector<SequenceChunk>> chunks_;  // by rank
+  std::vector<std::size_t> rows_, reach_;           // of each rank's keys
 };
 
 }  // namespace tutti::parallel
