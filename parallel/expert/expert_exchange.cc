@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "parallel/compute/joining.h"
+
 namespace tutti::parallel {
 namespace {
 
@@ -18,10 +20,15 @@ class Counts {
   std::vector<std::int32_t> counts_;
 };
 
-std::vector<std::size_t> SumsOf(const std::vector<std::int32_t>& counts, std::size_t parts) {
-  std::vector<std::size_t> sums(parts);
-  const std::size_t each = counts.size() / parts;
-  for (std::size_t i = 0; i < counts.size(); ++i) sums[i / each] += static_cast<std::size_t>(counts[i]);
+// Of consecutive parts of the counts.
+std::vector<std::size_t> SumsOf(const std::vector<std::int32_t>& counts, const std::vector<std::size_t>& sizes) {
+  std::vector<std::size_t> sums;
+  auto begin = counts.begin();
+  for (const auto size : sizes) {
+    const auto end = begin + static_cast<std::ptrdiff_t>(size);
+    sums.push_back(static_cast<std::size_t>(std::accumulate(begin, end, 0)));
+    begin = end;
+  }
   return sums;
 }
 
@@ -30,6 +37,10 @@ std::size_t Total(const std::vector<std::size_t>& counts) {
 }
 
 }  // namespace
+
+std::size_t first_expert(std::size_t num_experts, std::size_t ranks, std::size_t rank) {
+  return rank * (num_experts / ranks) + std::min(rank, num_experts % ranks);
+}
 
 void all_to_all_rows(ProcessGroup& group, const Tensor& input, const std::vector<std::size_t>& send_rows,
                      const Tensor& output, const std::vector<std::size_t>& receive_rows, tuttiStream_t stream) {
@@ -45,7 +56,10 @@ ExpertExchange::ExpertExchange(ProcessGroup& group, Compute& compute, std::size_
 
 ExchangePlan ExpertExchange::plan(const std::vector<std::int32_t>& experts, const std::vector<std::size_t>& segments) {
   const auto size = static_cast<std::size_t>(group_.size());
-  const std::size_t local_experts = num_experts_ / size;
+  const auto experts_of = [&](std::size_t rank) {
+    return first_expert(num_experts_, size, rank + 1) - first_expert(num_experts_, size, rank);
+  };
+  const std::size_t local_experts = experts_of(static_cast<std::size_t>(group_.rank()));
   ExchangePlan plan;
   plan.rows = Total(segments);
 
@@ -71,16 +85,18 @@ ExchangePlan ExpertExchange::plan(const std::vector<std::int32_t>& experts, cons
       choice_of.push_back(choice);
     }
   }
-  plan.send_counts = SumsOf(counts.all(), size);
   plan.sent = choice_of.size();
 
   // The only numbers that ranks need from each other.
   const std::size_t per_rank = local_experts * segments.size();
   std::vector<std::int32_t> arriving(size * per_rank);
-  const std::vector<std::size_t> equal(size, per_rank);
-  group_.all_to_all(Tensor(counts.all().data(), {counts.all().size()}, tuttiInt32), equal,
-                    Tensor(arriving.data(), {arriving.size()}, tuttiInt32), equal);
-  plan.receive_counts = SumsOf(arriving, size);
+  std::vector<std::size_t> to_each;
+  for (std::size_t rank = 0; rank < size; ++rank) to_each.push_back(experts_of(rank) * segments.size());
+  const std::vector<std::size_t> from_each(size, per_rank);
+  group_.all_to_all(Tensor(counts.all().data(), {counts.all().size()}, tuttiInt32), to_each,
+                    Tensor(arriving.data(), {arriving.size()}, tuttiInt32), from_each);
+  plan.send_counts = SumsOf(counts.all(), to_each);
+  plan.receive_counts = SumsOf(arriving, from_each);
   plan.received = Total(plan.receive_counts);
 
   // Rows arrive sorted by source, expert and segment, and must be sorted by expert, segment and source.
@@ -106,38 +122,56 @@ ExchangePlan ExpertExchange::plan(const std::vector<std::int32_t>& experts, cons
   return plan;
 }
 
-Buffer ExpertExchange::SendSorted(const ExchangePlan& plan, const Tensor& to_send) {
-  const Shape shape{plan.received, to_send.columns()};
-  const Buffer arrived(compute_, shape, to_send.dtype);
-  all_to_all_rows(group_, to_send, plan.send_counts, arrived, plan.receive_counts, compute_.stream());
-  Buffer sorted(compute_, shape, to_send.dtype);
+void RowsUnderWay::Leave::operator()(ProcessGroup* group) const noexcept {
+  if (overlapped) await_communication(*compute);
+  group->revoke();
+}
+
+void ExpertExchange::Exchange(RowsUnderWay& rows, const std::vector<std::size_t>& send_counts,
+                              const std::vector<std::size_t>& receive_counts) {
+  const Tensor& sent = rows.sent_;
+  rows.arrived_ = Buffer(compute_, {Total(receive_counts), sent.columns()}, sent.dtype);
+  const bool overlapped = rows.group_.get_deleter().overlapped;
+  if (overlapped) compute_.fork_communication();
+  all_to_all_rows(group_, sent, send_counts, rows.arrived_, receive_counts,
+                  overlapped ? compute_.communication_stream() : compute_.stream());
+}
+
+RowsUnderWay ExpertExchange::send(const ExchangePlan& plan, const Tensor& rows, const Tensor& weights,
+                                  bool overlapped) {
+  require_equal("the number of rows to send", rows.rows(), "the number of rows that were routed", plan.rows);
+  RowsUnderWay under_way(group_, compute_, overlapped);
+  Buffer weight_of;
+  if (weights.data != nullptr) {
+    weight_of = Buffer(compute_, {plan.sent, 1}, weights.dtype);
+    compute_.sum_rows(Tensor(weights.data, {weights.count(), 1}, weights.dtype), plan.choice_of, Tensor(), weight_of);
+  }
+  under_way.sent_ = Buffer(compute_, {plan.sent, rows.columns()}, rows.dtype);
+  compute_.sum_rows(rows, plan.home_row_of, weight_of, under_way.sent_);
+  Exchange(under_way, plan.send_counts, plan.receive_counts);
+  return under_way;
+}
+
+RowsUnderWay ExpertExchange::send_back(const ExchangePlan& plan, const Tensor& rows, bool overlapped) {
+  require_equal("the number of rows to send back", rows.rows(), "the number of rows received", plan.received);
+  RowsUnderWay under_way(group_, compute_, overlapped);
+  under_way.sent_ = Buffer(compute_, rows.shape, rows.dtype);
+  compute_.sum_rows(rows, plan.sorted_to, Tensor(), under_way.sent_);
+  Exchange(under_way, plan.receive_counts, plan.send_counts);
+  return under_way;
+}
+
+Buffer ExpertExchange::receive_back(RowsUnderWay rows) {
+  if (rows.group_.get_deleter().overlapped) join_communication(compute_, {&group_});
+  static_cast<void>(rows.group_.release());
+  return std::move(rows.arrived_);
+}
+
+Buffer ExpertExchange::receive(const ExchangePlan& plan, RowsUnderWay rows) {
+  const Buffer arrived = receive_back(std::move(rows));
+  Buffer sorted(compute_, arrived.tensor().shape, arrived.tensor().dtype);
   compute_.sum_rows(arrived, plan.arrived_at, Tensor(), sorted);
   return sorted;
-}
-
-Buffer ExpertExchange::send(const ExchangePlan& plan, const Tensor& rows) {
-  require_equal("the number of rows to send", rows.rows(), "the number of rows that were routed", plan.rows);
-  const Buffer to_send(compute_, {plan.sent, rows.columns()}, rows.dtype);
-  compute_.sum_rows(rows, plan.home_row_of, Tensor(), to_send);
-  return SendSorted(plan, to_send);
-}
-
-Buffer ExpertExchange::send_back(const ExchangePlan& plan, const Tensor& rows) {
-  require_equal("the number of rows to send back", rows.rows(), "the number of rows received", plan.received);
-  const Buffer unsorted(compute_, rows.shape, rows.dtype);
-  compute_.sum_rows(rows, plan.sorted_to, Tensor(), unsorted);
-  Buffer back(compute_, {plan.sent, rows.columns()}, rows.dtype);
-  all_to_all_rows(group_, unsorted, plan.receive_counts, back, plan.send_counts, compute_.stream());
-  return back;
-}
-
-Buffer ExpertExchange::send_weighted(const ExchangePlan& plan, const Tensor& rows, const Tensor& weights) {
-  require_equal("the number of rows to send", rows.rows(), "the number of rows that were routed", plan.rows);
-  const Buffer weight_of(compute_, {plan.sent, 1}, weights.dtype);
-  compute_.sum_rows(Tensor(weights.data, {weights.count(), 1}, weights.dtype), plan.choice_of, Tensor(), weight_of);
-  const Buffer to_send(compute_, {plan.sent, rows.columns()}, rows.dtype);
-  compute_.sum_rows(rows, plan.home_row_of, weight_of, to_send);
-  return SendSorted(plan, to_send);
 }
 
 }  // namespace tutti::parallel

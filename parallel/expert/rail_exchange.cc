@@ -10,19 +10,23 @@ std::size_t RailPlan::copies_of(const std::vector<std::size_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
 }
 
-RailExchange::RailExchange(ProcessGroup* rail, Compute& compute, std::size_t hosts, std::size_t num_experts,
-                           std::size_t topk)
-    : rail_(rail), compute_(compute), hosts_(hosts), num_experts_(num_experts), topk_(topk) {}
+RailExchange::RailExchange(ProcessGroup* rail, Compute& compute, std::size_t hosts, std::size_t ranks,
+                           std::size_t num_experts, std::size_t topk)
+    : rail_(rail), compute_(compute), hosts_(hosts), ranks_(ranks), num_experts_(num_experts), topk_(topk) {}
+
+std::size_t RailExchange::first_expert_of(std::size_t host) const {
+  return first_expert(num_experts_, ranks_, host * (ranks_ / hosts_));
+}
 
 RailPlan RailExchange::plan(const std::vector<std::int32_t>& experts) {
   RailPlan plan;
   plan.tokens = experts.size() / topk_;
   plan.send_counts.resize(hosts_);
   std::vector<std::int32_t> token_of, copy_of(plan.tokens * hosts_, -1);
-  const auto per_host = static_cast<std::int32_t>(num_experts_ / hosts_);
   for (std::size_t host = 0; host < hosts_; ++host) {
-    const auto first = static_cast<std::int32_t>(host) * per_host;
-    const auto is_there = [=](std::int32_t expert) { return expert >= first && expert < first + per_host; };
+    const auto first = static_cast<std::int32_t>(first_expert_of(host)),
+               end_of_host = static_cast<std::int32_t>(first_expert_of(host + 1));
+    const auto is_there = [=](std::int32_t expert) { return expert >= first && expert < end_of_host; };
     for (std::size_t token = 0; token < plan.tokens; ++token) {
       const auto begin = experts.begin() + static_cast<std::ptrdiff_t>(token * topk_);
       const auto end = begin + static_cast<std::ptrdiff_t>(topk_);

@@ -18,12 +18,13 @@ struct Quantity {
 };
 
 void CompareRanks(ProcessGroup& ep, const TokenDispatcherConfig& config, bool two_level) {
-  const std::array<Quantity, 7> quantities{{{"num_experts", static_cast<double>(config.num_experts)},
+  const std::array<Quantity, 8> quantities{{{"num_experts", static_cast<double>(config.num_experts)},
                                             {"topk", static_cast<double>(config.topk)},
                                             {"hidden_size", static_cast<double>(config.hidden_size)},
                                             {"dtype", static_cast<double>(config.dtype)},
                                             {"capacity_factor", config.capacity_factor},
                                             {"ranks_per_host", static_cast<double>(config.ranks_per_host)},
+                                            {"parts", static_cast<double>(config.parts)},
                                             {"levels", two_level ? 2.0 : 1.0}}};
   std::array<double, quantities.size()> mine{};
   std::ranges::transform(quantities, mine.begin(), &Quantity::value);
@@ -46,16 +47,18 @@ void CheckConfig(const ProcessGroup& ep, const TokenDispatcherConfig& config) {
                             "one expert; use fewer expert-parallel ranks",
                             config.num_experts, ep.name(), ranks));
   }
-  require_divisible("num_experts", config.num_experts, "expert_model_parallel_size", ranks);
   require_divisible("expert_model_parallel_size", ranks, "ranks_per_host", config.ranks_per_host);
   if (config.topk < 1 || config.topk > config.num_experts) {
     throw Error(tuttiInvalidArgument,
                 fmt::format("topk is {}, but num_experts is {}", config.topk, config.num_experts));
   }
-  if (config.hidden_size == 0 || !(config.capacity_factor >= 0) || !std::isfinite(config.capacity_factor)) {
-    throw Error(tuttiInvalidArgument, fmt::format("hidden_size is {} and capacity_factor is {}; hidden_size must be at "
-                                                  "least 1 and capacity_factor at least 0",
-                                                  config.hidden_size, config.capacity_factor));
+  if (config.hidden_size == 0 || config.parts == 0 || !(config.capacity_factor >= 0) ||
+      !std::isfinite(config.capacity_factor)) {
+    throw Error(
+        tuttiInvalidArgument,
+        fmt::format("hidden_size is {}, parts is {} and capacity_factor is {}; hidden_size and parts must be at "
+                    "least 1 and capacity_factor at least 0",
+                    config.hidden_size, config.parts, config.capacity_factor));
   }
 }
 
@@ -84,6 +87,11 @@ std::vector<int> HostOf(const ProcessGroup& ep, std::size_t per_host) {
   return Ranks(ep, static_cast<std::size_t>(ep.rank()) / per_host * per_host, 1, per_host);
 }
 
+std::size_t ExpertsOfHost(const RailExchange& hosts, int host) {
+  const auto which = static_cast<std::size_t>(host);
+  return hosts.first_expert_of(which + 1) - hosts.first_expert_of(which);
+}
+
 }  // namespace
 
 RailGroups::RailGroups(ProcessGroup& world, const ProcessGroup& ep, std::size_t ranks_per_host,
@@ -99,9 +107,10 @@ MoEAlltoAllTokenDispatcher::MoEAlltoAllTokenDispatcher(ProcessGroup& ep, RailGro
     : compute_(compute),
       config_(Checked(ep, rails, config)),
       to_hosts_(rails == nullptr ? nullptr : &rails->rail, compute, ep.ranks().size() / config_.ranks_per_host,
-                config_.num_experts, config_.topk),
+                ep.ranks().size(), config_.num_experts, config_.topk),
       to_experts_(rails == nullptr ? ep : rails->node, compute,
-                  rails == nullptr ? config_.num_experts : config_.num_experts / to_hosts_.hosts(), config_.topk) {}
+                  rails == nullptr ? config_.num_experts : ExpertsOfHost(to_hosts_, rails->rail.rank()), config_.topk) {
+}
 
 MoEAlltoAllTokenDispatcher::MoEAlltoAllTokenDispatcher(ProcessGroup& ep, Compute& compute,
                                                        const TokenDispatcherConfig& config)
@@ -117,21 +126,24 @@ void MoEAlltoAllTokenDispatcher::RequireTokens(const char* what, const Tensor& t
 }
 
 // Drops choices beyond an expert's capacity.
-std::int64_t MoEAlltoAllTokenDispatcher::Drop(std::vector<std::int32_t>& experts) const {
-  if (config_.capacity_factor == 0) return 0;
+void MoEAlltoAllTokenDispatcher::Drop(std::vector<std::int32_t>& experts) const {
+  if (config_.capacity_factor == 0) return;
   const auto capacity = static_cast<std::int64_t>(std::ceil(
       config_.capacity_factor * static_cast<double>(experts.size()) / static_cast<double>(config_.num_experts)));
   std::vector<std::int64_t> taken(config_.num_experts);
-  std::int64_t dropped = 0;
   for (auto& expert : experts) {
-    if (expert < 0 || taken[static_cast<std::size_t>(expert)]++ < capacity) continue;
-    expert = -1;
-    ++dropped;
+    if (expert >= 0 && taken[static_cast<std::size_t>(expert)]++ >= capacity) expert = -1;
   }
-  return dropped;
 }
 
 DispatchHandle MoEAlltoAllTokenDispatcher::get_dispatch_layout(const Routing& routing) {
+  return std::move(Layouts(routing, 1).front());
+}
+std::vector<DispatchHandle> MoEAlltoAllTokenDispatcher::get_dispatch_layouts(const Routing& routing) {
+  return Layouts(routing, config_.parts);
+}
+
+std::vector<DispatchHandle> MoEAlltoAllTokenDispatcher::Layouts(const Routing& routing, std::size_t parts) {
   require_equal("the routing's num_experts", routing.num_experts, "the dispatcher's", config_.num_experts);
   require_equal("the routing's topk", routing.topk, "the dispatcher's", config_.topk);
   auto experts = routing.topk_indices;
@@ -140,13 +152,23 @@ DispatchHandle MoEAlltoAllTokenDispatcher::get_dispatch_layout(const Routing& ro
     throw Error(tuttiInvalidArgument, fmt::format("token {} is routed to expert {}, but there are {}", i / config_.topk,
                                                   experts[i], config_.num_experts));
   }
-  DispatchHandle handle;
-  handle.tokens = routing.tokens();
-  handle.dropped = Drop(experts);
-  if (to_hosts_.hosts() > 1) handle.hosts = to_hosts_.plan(experts);
-  handle.plan = handle.hosts ? to_experts_.plan(handle.hosts->experts, handle.hosts->segments)
-                             : to_experts_.plan(experts, {handle.tokens});
-  return handle;
+  Drop(experts);
+  std::vector<DispatchHandle> handles(parts);
+  auto begin = experts.cbegin();
+  auto routed = routing.topk_indices.cbegin();
+  for (std::size_t part = 0; part < parts; ++part) {
+    auto& handle = handles[part];
+    handle.tokens = routing.tokens() / parts + (part < routing.tokens() % parts ? 1 : 0);
+    const auto choices = static_cast<std::ptrdiff_t>(handle.tokens * config_.topk);
+    const std::vector<std::int32_t> mine(begin, begin + choices);
+    handle.dropped = std::count(begin, begin + choices, -1) - std::count(routed, routed + choices, -1);
+    if (to_hosts_.hosts() > 1) handle.hosts = to_hosts_.plan(mine);
+    handle.plan = handle.hosts ? to_experts_.plan(handle.hosts->experts, handle.hosts->segments)
+                               : to_experts_.plan(mine, {handle.tokens});
+    begin += choices;
+    routed += choices;
+  }
+  return handles;
 }
 
 void MoEAlltoAllTokenDispatcher::AddUp(const Tensor& returned, const Tensor& weights, const DispatchHandle& handle,
@@ -157,24 +179,51 @@ void MoEAlltoAllTokenDispatcher::AddUp(const Tensor& returned, const Tensor& wei
   to_hosts_.send_back(*handle.hosts, sums, output);
 }
 
-Buffer MoEAlltoAllTokenDispatcher::dispatch(const Tensor& tokens, const DispatchHandle& handle) {
+RowsUnderWay MoEAlltoAllTokenDispatcher::dispatch_begin(const Tensor& tokens, const DispatchHandle& handle,
+                                                        bool overlapped) {
   RequireTokens("tokens", tokens, handle.tokens);
-  return to_experts_.send(handle.plan, handle.hosts ? to_hosts_.send(*handle.hosts, tokens).tensor() : tokens);
+  if (!handle.hosts) return to_experts_.send(handle.plan, tokens, Tensor(), overlapped);
+  return to_experts_.send(handle.plan, to_hosts_.send(*handle.hosts, tokens), Tensor(), overlapped);
+}
+
+Buffer MoEAlltoAllTokenDispatcher::dispatch_end(RowsUnderWay rows, const DispatchHandle& handle) {
+  return to_experts_.receive(handle.plan, std::move(rows));
+}
+
+Buffer MoEAlltoAllTokenDispatcher::dispatch(const Tensor& tokens, const DispatchHandle& handle) {
+  return dispatch_end(dispatch_begin(tokens, handle, false), handle);
+}
+
+RowsUnderWay MoEAlltoAllTokenDispatcher::dispatch_backward_begin(const Tensor& grad_rows, const DispatchHandle& handle,
+                                                                 bool overlapped) {
+  RequireTokens("grad_rows", grad_rows, handle.received());
+  return to_experts_.send_back(handle.plan, grad_rows, overlapped);
+}
+
+void MoEAlltoAllTokenDispatcher::dispatch_backward_end(RowsUnderWay rows, const DispatchHandle& handle,
+                                                       const Tensor& grad_tokens) {
+  RequireTokens("grad_tokens", grad_tokens, handle.tokens);
+  AddUp(to_experts_.receive_back(std::move(rows)), Tensor(), handle, grad_tokens);
 }
 
 void MoEAlltoAllTokenDispatcher::dispatch_backward(const Tensor& grad_rows, const DispatchHandle& handle,
                                                    const Tensor& grad_tokens) {
-  RequireTokens("grad_rows", grad_rows, handle.received());
   RequireTokens("grad_tokens", grad_tokens, handle.tokens);
-  AddUp(to_experts_.send_back(handle.plan, grad_rows), Tensor(), handle, grad_tokens);
+  dispatch_backward_end(dispatch_backward_begin(grad_rows, handle, false), handle, grad_tokens);
 }
 
-Combined MoEAlltoAllTokenDispatcher::combine(const Tensor& expert_output, const Tensor& weights,
-                                             const DispatchHandle& handle, const Tensor& output) {
+RowsUnderWay MoEAlltoAllTokenDispatcher::combine_begin(const Tensor& expert_output, const Tensor& weights,
+                                                       const DispatchHandle& handle, bool overlapped) {
   RequireTokens("expert_output", expert_output, handle.received());
+  require_shape("weights", weights, {handle.tokens, config_.topk});
+  return to_experts_.send_back(handle.plan, expert_output, overlapped);
+}
+
+Combined MoEAlltoAllTokenDispatcher::combine_end(RowsUnderWay rows, const Tensor& weights, const DispatchHandle& handle,
+                                                 const Tensor& output) {
   RequireTokens("output", output, handle.tokens);
   require_shape("weights", weights, {handle.tokens, config_.topk});
-  Combined combined{to_experts_.send_back(handle.plan, expert_output), Buffer()};
+  Combined combined{to_experts_.receive_back(std::move(rows)), Buffer()};
   if (handle.hosts) {
     combined.weights = to_hosts_.send(*handle.hosts, weights);
   } else {
@@ -185,19 +234,31 @@ Combined MoEAlltoAllTokenDispatcher::combine(const Tensor& expert_output, const 
   return combined;
 }
 
-Buffer MoEAlltoAllTokenDispatcher::combine_backward(const Tensor& grad_output, const Combined& combined,
-                                                    const DispatchHandle& handle, const Tensor& grad_weights) {
+Combined MoEAlltoAllTokenDispatcher::combine(const Tensor& expert_output, const Tensor& weights,
+                                             const DispatchHandle& handle, const Tensor& output) {
+  RequireTokens("output", output, handle.tokens);
+  return combine_end(combine_begin(expert_output, weights, handle, false), weights, handle, output);
+}
+
+RowsUnderWay MoEAlltoAllTokenDispatcher::combine_backward_begin(const Tensor& grad_output, const Combined& combined,
+                                                                const DispatchHandle& handle,
+                                                                const Tensor& grad_weights, bool overlapped) {
   RequireTokens("grad_output", grad_output, handle.tokens);
   require_shape("grad_weights", grad_weights, {handle.tokens, config_.topk});
   if (!handle.hosts) {
     compute_.dot_rows(grad_output, combined.returned, handle.plan.sent_row_of, grad_weights);
-    return to_experts_.send_weighted(handle.plan, grad_output, combined.weights);
+    return to_experts_.send(handle.plan, grad_output, combined.weights, overlapped);
   }
   const Buffer grad = to_hosts_.send(*handle.hosts, grad_output);
   const Buffer dots(compute_, combined.weights.tensor().shape, grad_weights.dtype);
   compute_.dot_rows(grad, combined.returned, handle.plan.sent_row_of, dots);
   to_hosts_.send_back(*handle.hosts, dots, grad_weights);
-  return to_experts_.send_weighted(handle.plan, grad, combined.weights);
+  return to_experts_.send(handle.plan, grad, combined.weights, overlapped);
+}
+
+Buffer MoEAlltoAllTokenDispatcher::combine_backward(const Tensor& grad_output, const Combined& combined,
+                                                    const DispatchHandle& handle, const Tensor& grad_weights) {
+  return dispatch_end(combine_backward_begin(grad_output, combined, handle, grad_weights, false), handle);
 }
 
 }  // namespace tutti::parallel

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cmath>
+#include <memory>
+#include <utility>
 
 #include "parallel/expert/token_dispatcher_testing.h"
 #include "testing/ranks.h"
@@ -30,7 +32,8 @@ struct Seen {
 // The same by loops over all ranks' tokens.
 Seen Reference(std::vector<Batch>& batches, std::size_t me, std::size_t topk, double capacity_factor) {
   Seen seen;
-  const std::size_t local = kExperts / batches.size();
+  const std::size_t first = first_expert(kExperts, batches.size(), me),
+                    local = first_expert(kExperts, batches.size(), me + 1) - first;
   std::vector<std::vector<float>> rows(local), grad_rows(local);
   for (std::size_t rank = 0; rank < batches.size(); ++rank) {
     auto& batch = batches[rank];
@@ -54,9 +57,9 @@ Seen Reference(std::vector<Batch>& batches, std::size_t me, std::size_t topk, do
         output[at] += weight * Expert(expert, x);
         grad_weights[choice] += batch.grad_output[at] * Expert(expert, x);
         grad_tokens[at] += grad * ExpertSlope(expert, x);
-        if (expert / local != me) continue;
-        rows[expert % local].push_back(x);
-        grad_rows[expert % local].push_back(grad);
+        if (expert < first || expert >= first + local) continue;
+        rows[expert - first].push_back(x);
+        grad_rows[expert - first].push_back(grad);
       }
     }
     if (rank == me) {
@@ -75,31 +78,42 @@ Seen Reference(std::vector<Batch>& batches, std::size_t me, std::size_t topk, do
 }
 
 // Calls function(expert, place) for each number of the rows.
-void ForEachNumber(const DispatchHandle& handle, std::size_t first_expert,
+void ForEachNumber(const DispatchHandle& handle, std::size_t first,
                    const std::function<void(std::size_t, std::size_t)>& function) {
   std::size_t place = 0;
   for (std::size_t expert = 0; expert < handle.tokens_per_expert().size(); ++expert) {
     for (std::size_t i = 0; i < handle.tokens_per_expert()[expert] * kHidden; ++i) {
-      function(first_expert + expert, place++);
+      function(first + expert, place++);
     }
   }
 }
 
 Seen RunLayer(MoEAlltoAllTokenDispatcher& dispatcher, Compute& compute, Batch& batch, const DispatchHandle& handle,
-              std::size_t first_expert) {
-  const Buffer rows = dispatcher.dispatch(batch.input(), handle);
+              std::size_t first, bool overlapped = false) {
+  const Buffer rows = overlapped ? dispatcher.dispatch_end(dispatcher.dispatch_begin(batch.input(), handle), handle)
+                                 : dispatcher.dispatch(batch.input(), handle);
   const Buffer expert_output(compute, rows.tensor().shape), output(compute, {batch.count, kHidden});
-  ForEachNumber(handle, first_expert, [&](std::size_t expert, std::size_t i) {
+  ForEachNumber(handle, first, [&](std::size_t expert, std::size_t i) {
     expert_output.tensor().floats()[i] = Expert(expert, rows.tensor().floats()[i]);
   });
-  const auto combined = dispatcher.combine(expert_output, batch.routing.topk_weights, handle, output);
+  const Tensor& weights = batch.routing.topk_weights;
+  const auto combined = overlapped ? dispatcher.combine_end(dispatcher.combine_begin(expert_output, weights, handle),
+                                                            weights, handle, output)
+                                   : dispatcher.combine(expert_output, weights, handle, output);
   const Buffer grad_weights(compute, {batch.count, batch.routing.topk}), grad_tokens(compute, {batch.count, kHidden});
-  const Buffer grad_rows = dispatcher.combine_backward(batch.grad(), combined, handle, grad_weights);
+  const Buffer grad_rows =
+      overlapped ? dispatcher.dispatch_end(
+                       dispatcher.combine_backward_begin(batch.grad(), combined, handle, grad_weights), handle)
+                 : dispatcher.combine_backward(batch.grad(), combined, handle, grad_weights);
   const Buffer grad_input(compute, rows.tensor().shape);
-  ForEachNumber(handle, first_expert, [&](std::size_t expert, std::size_t i) {
+  ForEachNumber(handle, first, [&](std::size_t expert, std::size_t i) {
     grad_input.tensor().floats()[i] = grad_rows.tensor().floats()[i] * ExpertSlope(expert, rows.tensor().floats()[i]);
   });
-  dispatcher.dispatch_backward(grad_input, handle, grad_tokens);
+  if (overlapped) {
+    dispatcher.dispatch_backward_end(dispatcher.dispatch_backward_begin(grad_input, handle), handle, grad_tokens);
+  } else {
+    dispatcher.dispatch_backward(grad_input, handle, grad_tokens);
+  }
   return {FloatsOf(rows),         FloatsOf(output),           FloatsOf(grad_rows), FloatsOf(grad_tokens),
           FloatsOf(grad_weights), handle.tokens_per_expert(), handle.dropped};
 }
@@ -110,7 +124,7 @@ void ExpectNear(const std::vector<float>& got, const std::vector<float>& wanted,
 }
 
 class Dispatcher : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Over, Dispatcher, ::testing::Values(1, 2, 3, 4, 6),
+INSTANTIATE_TEST_SUITE_P(Over, Dispatcher, ::testing::Values(1, 2, 3, 4, 5, 8),
                          [](const auto& info) { return fmt::format("{}_ranks", info.param); });
 
 TEST_P(Dispatcher, BringsTokensToExpertsAndBack) {
@@ -130,7 +144,8 @@ TEST_P(Dispatcher, BringsTokensToExpertsAndBack) {
               group, compute,
               {.num_experts = kExperts, .topk = topk, .hidden_size = kHidden, .capacity_factor = factor});
           const auto handle = dispatcher.get_dispatch_layout(batches[me].routing);
-          const auto got = RunLayer(dispatcher, compute, batches[me], handle, me * kExperts / size);
+          const std::size_t first = first_expert(kExperts, size, me);
+          const auto got = RunLayer(dispatcher, compute, batches[me], handle, first);
           EXPECT_EQ(got.tokens_per_expert, wanted.tokens_per_expert);
           EXPECT_EQ(got.dropped, wanted.dropped);
           EXPECT_EQ(got.rows, wanted.rows);  // in this order
@@ -138,8 +153,9 @@ TEST_P(Dispatcher, BringsTokensToExpertsAndBack) {
           ExpectNear(got.grad_rows, wanted.grad_rows, "grad_rows");
           ExpectNear(got.grad_tokens, wanted.grad_tokens, "grad_tokens");
           ExpectNear(got.grad_weights, wanted.grad_weights, "grad_weights");
-          // The same handle once more, to the bit.
-          EXPECT_EQ(RunLayer(dispatcher, compute, batches[me], handle, me * kExperts / size), got);
+          // The same handle once more, and in two parts, to the bit.
+          EXPECT_EQ(RunLayer(dispatcher, compute, batches[me], handle, first), got);
+          EXPECT_EQ(RunLayer(dispatcher, compute, batches[me], handle, first, true), got);
         }
       }
     }
@@ -170,11 +186,70 @@ TEST_P(Dispatcher, OverRailsIsFlatToTheBit) {
             MoEAlltoAllTokenDispatcher flat(group, compute, config), two_level(group, rails, compute, config);
             const auto one = flat.get_dispatch_layout(batch.routing),
                        two = two_level.get_dispatch_layout(batch.routing);
-            EXPECT_EQ(RunLayer(two_level, compute, batch, two, me * kExperts / size),
-                      RunLayer(flat, compute, batch, one, me * kExperts / size));
+            const std::size_t first = first_expert(kExperts, size, me);
+            const auto wanted = RunLayer(flat, compute, batch, one, first);
+            EXPECT_EQ(RunLayer(two_level, compute, batch, two, first), wanted);
+            EXPECT_EQ(RunLayer(two_level, compute, batch, two, first, true), wanted);
           }
         }
       }
+    }
+    self.Meet();
+  });
+}
+
+TEST(TokenDispatcher, PartsDropWhatOneHandleDrops) {
+  RunRanks(3, [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup group(comm);
+    HostCompute compute;
+    const auto me = static_cast<std::size_t>(self.rank());
+    for (const auto load : {Load::random, Load::all_to_the_first, Load::some_ranks_without_tokens}) {
+      Batch batch(compute, me, 2, load);
+      MoEAlltoAllTokenDispatcher dispatcher(
+          group, compute,
+          {.num_experts = kExperts, .topk = 2, .hidden_size = kHidden, .capacity_factor = 0.5, .parts = 3});
+      const auto combined = [&](const DispatchHandle& handle, std::size_t token) {
+        const Tensor input(batch.tokens.data() + token * kHidden, {handle.tokens, kHidden}),
+            weights(batch.routing.topk_weights.tensor().floats() + token * 2, {handle.tokens, 2});
+        const Buffer output(compute, input.shape);
+        dispatcher.combine(dispatcher.dispatch(input, handle), weights, handle, output);
+        return FloatsOf(output);
+      };
+      const auto whole = dispatcher.get_dispatch_layout(batch.routing);
+      const auto wanted = combined(whole, 0);
+      std::vector<float> got;
+      std::int64_t dropped = 0;
+      for (const auto& part : dispatcher.get_dispatch_layouts(batch.routing)) {
+        const auto output = combined(part, got.size() / kHidden);
+        got.insert(got.end(), output.begin(), output.end());
+        dropped += part.dropped;
+      }
+      EXPECT_EQ(got, wanted);
+      EXPECT_EQ(dropped, whole.dropped);
+    }
+    self.Meet();
+  });
+}
+
+TEST(TokenDispatcher, WhoLeavesAnExchangeMidwayIsNamedToTheOthers) {
+  RunRanks(3, [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup world(comm), group(world, "experts", {0, 1, 2}, TUTTI_CONFIG_INITIALIZER);
+    HostCompute compute;
+    MoEAlltoAllTokenDispatcher dispatcher(group, compute, {.num_experts = kExperts, .topk = 2, .hidden_size = kHidden});
+    Batch batch(compute, static_cast<std::size_t>(self.rank()), 2, Load::random);
+    const auto handle = dispatcher.get_dispatch_layout(batch.routing);
+    auto rows = std::make_unique<RowsUnderWay>(dispatcher.dispatch_begin(batch.input(), handle));
+    if (self.rank() == 1) {
+      rows.reset();
+    } else {
+      EXPECT_TRUE(Throws(
+          [&] {
+            dispatcher.dispatch_end(std::move(*rows), handle);
+            dispatcher.dispatch(batch.input(), handle);
+          },
+          tuttiRemoteError, {"rank 1", "revoked"}));
     }
     self.Meet();
   });
@@ -224,8 +299,6 @@ TEST(TokenDispatcher, NamesWhatDoesNotFitOnEveryRank) {
     };
     refused({.num_experts = 3, .topk = 1, .hidden_size = 8}, tuttiInvalidArgument,
             {"num_experts (3)", "the ranks of group \"world\" (4)"});
-    refused({.num_experts = 6, .topk = 1, .hidden_size = 8}, tuttiInvalidArgument,
-            {"num_experts (6)", "expert_model_parallel_size (4)"});
     refused({.num_experts = 8, .topk = 9, .hidden_size = 8}, tuttiInvalidArgument, {"topk is 9", "num_experts is 8"});
     refused({.num_experts = 8, .topk = 1, .hidden_size = 0}, tuttiInvalidArgument, {"hidden_size is 0"});
     refused({.num_experts = 8, .topk = 1, .hidden_size = 8, .capacity_factor = -1}, tuttiInvalidArgument,

@@ -25,9 +25,9 @@ constexpr auto kNotContiguous =
 constexpr auto kReadOnly = "is read-only, and the call writes to it";
 
 bool IsContiguous(std::span<const Py_ssize_t> shape, const std::vector<Py_ssize_t>& strides, Py_ssize_t unit) {
+  if (std::ranges::find(shape, 0) != shape.end()) return true;  // whatever its strides: PyTorch has zeros, for example
   Py_ssize_t expected = unit;
   for (std::size_t i = shape.size(); i-- > 0;) {
-    if (shape[i] == 0) return true;
     if (shape[i] != 1 && strides[i] != expected) return false;
     expected *= shape[i];
   }

@@ -134,6 +134,7 @@ class State {
     Fail(tuttiInvalidArgument, "there is no group of the name " + name);
   }
   void Close() {
+    if (state_ != nullptr) LeaveExchanges();
     const nb::gil_scoped_release released;
     state_.reset();
   }

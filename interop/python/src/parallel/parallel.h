@@ -37,6 +37,9 @@ auto Freely(tutti::parallel::ProcessGroup& group, const Call& call) {
   return call();
 }
 
+// Ends the exchanges of tokens that have begun (experts.cc): before groups are freed.
+void LeaveExchanges();
+
 void BindCompute(nanobind::module_& module);
 void BindGroups(nanobind::module_& module);
 void BindLayers(nanobind::module_& module);

@@ -18,6 +18,7 @@ except ImportError as error:
                       "libtutti_parallel.so beside it") from error
 from ._context import (ContextParallelAttention, context_parallel_attention, gather_sequence, mix_heads, positions,
                        scatter_heads_gather_sequence, scatter_sequence_gather_heads, split_sequence)
+from ._experts import MoEAlltoAllTokenDispatcher, Routing, route
 from ._layers import (column_parallel_linear, column_parallel_linear_backward, copy_to_tensor_model_parallel_region,
                       gather_from_sequence_parallel_region, gather_from_tensor_model_parallel_region,
                       reduce_from_tensor_model_parallel_region, reduce_scatter_to_sequence_parallel_region,
@@ -27,8 +28,8 @@ from ._state import Group, Parallel, current, initialize, initialize_model_paral
 
 # What needs PyTorch, which is imported when one of these is first used.
 _OF_PYTORCH = {"ColumnParallelLinear": "_modules", "RowParallelLinear": "_modules",
-               "VocabParallelEmbedding": "_modules", "ParallelMLP": "_modules", "Pipeline": "_pipeline",
-               "DistributedDataParallel": "_data", "FullyShardedDataParallel": "_sharded"}
+               "VocabParallelEmbedding": "_modules", "ParallelMLP": "_modules", "MoELayer": "_moe_layer",
+               "Pipeline": "_pipeline", "DistributedDataParallel": "_data", "FullyShardedDataParallel": "_sharded"}
 
 pipeline_schedule = _parallel.pipeline_schedule
 
@@ -40,12 +41,12 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"{__name__}.{_OF_PYTORCH[name]}"), name)
 
 
-__all__ = ["ContextParallelAttention", "Group", "Parallel", "column_parallel_linear", "column_parallel_linear_backward",
-           "context_parallel_attention", "copy_to_tensor_model_parallel_region", "current",
-           "gather_from_sequence_parallel_region", "gather_from_tensor_model_parallel_region", "gather_sequence",
-           "initialize", "initialize_model_parallel", "mix_heads", "pipeline_schedule", "positions",
-           "reduce_from_tensor_model_parallel_region", "reduce_scatter_to_sequence_parallel_region",
-           "row_parallel_linear", "row_parallel_linear_backward", "scatter_heads_gather_sequence",
-           "scatter_sequence_gather_heads", "scatter_to_sequence_parallel_region",
+__all__ = ["ContextParallelAttention", "Group", "MoEAlltoAllTokenDispatcher", "Parallel", "Routing",
+           "column_parallel_linear", "column_parallel_linear_backward", "context_parallel_attention",
+           "copy_to_tensor_model_parallel_region", "current", "gather_from_sequence_parallel_region",
+           "gather_from_tensor_model_parallel_region", "gather_sequence", "initialize", "initialize_model_parallel",
+           "mix_heads", "pipeline_schedule", "positions", "reduce_from_tensor_model_parallel_region",
+           "reduce_scatter_to_sequence_parallel_region", "route", "row_parallel_linear", "row_parallel_linear_backward",
+           "scatter_heads_gather_sequence", "scatter_sequence_gather_heads", "scatter_to_sequence_parallel_region",
            "scatter_to_tensor_model_parallel_region", "split_sequence", "vocab_parallel_cross_entropy",
            "vocab_parallel_embedding", *_OF_PYTORCH]

@@ -4,19 +4,24 @@
 // Sources: Lepikhin et al. 2020, "GShard"; Gale et al. 2022, "MegaBlocks" (no row is dropped or padded); DeepSeek's
 // DeepEP (a routing's plan is worked out once, and kept in a handle that any number of exchanges use).
 //
-// Experts are divided evenly over the group, in order. Rows may come in segments - by where they have been before - and
+// Rows may come in segments - by where they have been before - and
 // arrive sorted by local expert, then segment, then source rank, then row, which does not depend on timing.
 //
 // Thread-safety: one thread at a time; a plan is a value, and used by one thread at a time.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "tutti/parallel/compute.h"
 #include "tutti/parallel/process_group.h"
 
 namespace tutti::parallel {
+
+// The first expert of a rank; num_experts for the rank after the last. Every rank has consecutive ones, and the first
+// num_experts % ranks ranks have one more than the others.
+TUTTI_API std::size_t first_expert(std::size_t num_experts, std::size_t ranks, std::size_t rank);
 
 // This rank's part of a routing of `rows` rows.
 struct TUTTI_API ExchangePlan {
@@ -33,24 +38,47 @@ struct TUTTI_API ExchangePlan {
   Buffer sorted_to;    // [received, 1]: the inverse
 };
 
+// Rows between the begin of an exchange and its end. Who destroys it before the end has left the exchange midway: it
+// waits for the messages, and then revokes the group's communicator, so that the others do not wait for the next ones.
+class TUTTI_API RowsUnderWay {
+ public:
+  // Group and compute outlive this.
+  RowsUnderWay(ProcessGroup& group, Compute& compute, bool overlapped) : group_(&group, Leave{&compute, overlapped}) {}
+  RowsUnderWay(RowsUnderWay&&) = default;
+
+ private:
+  friend class ExpertExchange;
+  struct Leave {
+    Compute* compute;
+    bool overlapped;
+    void operator()(ProcessGroup* group) const noexcept;
+  };
+
+  Buffer sent_, arrived_;
+  std::unique_ptr<ProcessGroup, Leave> group_;  // destroyed before the memory; null after the end
+};
+
 class TUTTI_API ExpertExchange {
  public:
-  // REQUIRES: the group's size divides num_experts.
   ExpertExchange(ProcessGroup& group, Compute& compute, std::size_t num_experts, std::size_t topk);
 
   // Collective. experts: [rows, topk], the group's or -1; segments: the number of rows in each, one segment after the
   // other, equally many segments on every rank.
   ExchangePlan plan(const std::vector<std::int32_t>& experts, const std::vector<std::size_t>& segments);
 
-  // Each of these is collective. Sends rows [plan.rows, ..] to their experts: [plan.received, ..].
-  Buffer send(const ExchangePlan& plan, const Tensor& rows);
-  // Sends the experts' rows [plan.received, ..] back: [plan.sent, ..].
-  Buffer send_back(const ExchangePlan& plan, const Tensor& rows);
-  // Sends the gradient of weighting send_back()'s rows to the experts, [plan.received, ..]. weights [plan.rows, topk].
-  Buffer send_weighted(const ExchangePlan& plan, const Tensor& rows, const Tensor& weights);
+  // Both are collective and begin an exchange, on the Compute's communication stream if it is `overlapped`. Until its
+  // end, nothing else is sent by the group or on that stream.
+  // Sends rows [plan.rows, ..] to their experts, times weights [plan.rows, topk]; weights without data are ones.
+  RowsUnderWay send(const ExchangePlan& plan, const Tensor& rows, const Tensor& weights, bool overlapped);
+  // Sends the experts' rows [plan.received, ..] back.
+  RowsUnderWay send_back(const ExchangePlan& plan, const Tensor& rows, bool overlapped);
+  // Their ends: rows for the experts [plan.received, ..], and the rows that came back [plan.sent, ..].
+  Buffer receive(const ExchangePlan& plan, RowsUnderWay rows);
+  Buffer receive_back(RowsUnderWay rows);
 
  private:
-  Buffer SendSorted(const ExchangePlan& plan, const Tensor& to_send);
+  void Exchange(RowsUnderWay& rows, const std::vector<std::size_t>& send_counts,
+                const std::vector<std::size_t>& receive_counts);
 
   ProcessGroup& group_;
   Compute& compute_;

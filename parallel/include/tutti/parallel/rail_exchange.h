@@ -31,10 +31,13 @@ struct TUTTI_API RailPlan {
 
 class TUTTI_API RailExchange {
  public:
-  // `rail` has a rank of each of `hosts` hosts, or is null. REQUIRES: hosts divides num_experts.
-  RailExchange(ProcessGroup* rail, Compute& compute, std::size_t hosts, std::size_t num_experts, std::size_t topk);
+  // `rail` has a rank of each of `hosts` hosts, or is null. REQUIRES: hosts divides ranks, over which experts are divided.
+  RailExchange(ProcessGroup* rail, Compute& compute, std::size_t hosts, std::size_t ranks, std::size_t num_experts,
+               std::size_t topk);
 
   std::size_t hosts() const { return hosts_; }
+  // As first_expert().
+  std::size_t first_expert_of(std::size_t host) const;
 
   // All are collective. experts: [tokens, topk], or -1.
   RailPlan plan(const std::vector<std::int32_t>& experts);
@@ -48,7 +51,7 @@ class TUTTI_API RailExchange {
 
   ProcessGroup* rail_;
   Compute& compute_;
-  std::size_t hosts_, num_experts_, topk_;
+  std::size_t hosts_, ranks_, num_experts_, topk_;
 };
 
 }  // namespace tutti::parallel

@@ -33,7 +33,7 @@
 namespace tutti::parallel {
 
 struct TUTTI_API TokenDispatcherConfig {
-  std::size_t num_experts = 0;  // expert e is on rank e / (num_experts / ranks)
+  std::size_t num_experts = 0;  // divided as by first_expert()
   std::size_t topk = 2;
   std::size_t hidden_size = 0;
   tuttiDataType_t dtype = tuttiFloat32;
@@ -43,6 +43,8 @@ struct TUTTI_API TokenDispatcherConfig {
   // Ranks per host; the group's ranks come host by host. Without rails it only sets the order in which contributions
   // are added. 0: as in the rails, or all on one host.
   std::size_t ranks_per_host = 0;
+  // Into as many parts get_dispatch_layouts() divides a rank's tokens.
+  std::size_t parts = 1;
 };
 
 // The groups of the two-level form.
@@ -76,7 +78,7 @@ class TUTTI_API MoEAlltoAllTokenDispatcher {
  public:
   // Flat, or two-level with `rails`. Collective over ep: ranks compare their arguments. Throws Error naming the
   // quantity and both values, on every rank, before any token is sent, where they differ, num_experts is less than the
-  // ranks or not divisible by them, or a size is not possible. Everything given outlives this.
+  // ranks, or a size is not possible. Everything given outlives this.
   MoEAlltoAllTokenDispatcher(ProcessGroup& ep, Compute& compute, const TokenDispatcherConfig& config);
   MoEAlltoAllTokenDispatcher(ProcessGroup& ep, RailGroups& rails, Compute& compute,
                              const TokenDispatcherConfig& config);
@@ -86,6 +88,9 @@ class TUTTI_API MoEAlltoAllTokenDispatcher {
   // All that follow are collective. For a routing or a shape that does not fit, they throw Error, on this rank alone
   // and before it sends anything.
   DispatchHandle get_dispatch_layout(const Routing& routing);
+  // For computing one part of the tokens while another one travels: handles of config().parts consecutive parts, of
+  // which the first tokens % parts have one token more. All together drop the choices that a single handle would.
+  std::vector<DispatchHandle> get_dispatch_layouts(const Routing& routing);
   // tokens [handle.tokens, hidden_size]; the result is [handle.received(), hidden_size].
   Buffer dispatch(const Tensor& tokens, const DispatchHandle& handle);
   void dispatch_backward(const Tensor& grad_rows, const DispatchHandle& handle, const Tensor& grad_tokens);
@@ -96,11 +101,25 @@ class TUTTI_API MoEAlltoAllTokenDispatcher {
   Buffer combine_backward(const Tensor& grad_output, const Combined& combined, const DispatchHandle& handle,
                           const Tensor& grad_weights);
 
+  // The same in two parts, between which this rank computes: with `overlapped` the exchange runs on the Compute's
+  // communication stream (over rails, its part inside the host does). Until an end, no other exchange begins.
+  RowsUnderWay dispatch_begin(const Tensor& tokens, const DispatchHandle& handle, bool overlapped = true);
+  Buffer dispatch_end(RowsUnderWay rows, const DispatchHandle& handle);
+  RowsUnderWay combine_begin(const Tensor& expert_output, const Tensor& weights, const DispatchHandle& handle,
+                             bool overlapped = true);
+  Combined combine_end(RowsUnderWay rows, const Tensor& weights, const DispatchHandle& handle, const Tensor& output);
+  // dispatch_end() ends it.
+  RowsUnderWay combine_backward_begin(const Tensor& grad_output, const Combined& combined, const DispatchHandle& handle,
+                                      const Tensor& grad_weights, bool overlapped = true);
+  RowsUnderWay dispatch_backward_begin(const Tensor& grad_rows, const DispatchHandle& handle, bool overlapped = true);
+  void dispatch_backward_end(RowsUnderWay rows, const DispatchHandle& handle, const Tensor& grad_tokens);
+
  private:
   MoEAlltoAllTokenDispatcher(ProcessGroup& ep, RailGroups* rails, Compute& compute,
                              const TokenDispatcherConfig& config);
 
-  std::int64_t Drop(std::vector<std::int32_t>& experts) const;
+  std::vector<DispatchHandle> Layouts(const Routing& routing, std::size_t parts);
+  void Drop(std::vector<std::int32_t>& experts) const;
   // Adds up the returned rows for each row that was exchanged, then for each token.
   void AddUp(const Tensor& returned, const Tensor& weights, const DispatchHandle& handle, const Tensor& output);
   void RequireTokens(const char* what, const Tensor& tensor, std::size_t rows) const;
