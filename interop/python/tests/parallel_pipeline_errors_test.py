@@ -1,0 +1,141 @@
+"""Pipelines of PyTorch's modules in which something is wrong: every rank is told."""
+
+import pytest
+import ranks
+
+import tutti
+
+pytest.importorskip("tutti.parallel", exc_type=ImportError)
+torch = pytest.importorskip("torch")
+import tutti.parallel as tp  # noqa: E402
+from parallel_pipeline_test import SCHEDULES, WIDTH, Block, batch_of, loss_of  # noqa: E402
+
+
+class Raises(torch.nn.Module):
+    """Raises in the micro-batch's forward, or in its backward."""
+
+    def __init__(self, module, forward=None, backward=None):
+        super().__init__()
+        self.module, self.raising = module, (forward, backward)
+        self.calls = [0, 0]
+
+    def count(self, which):
+        self.calls[which] += 1
+        if self.calls[which] - 1 == self.raising[which]:
+            raise ValueError("a loss of NaN")
+
+    def forward(self, x):
+        if torch.is_grad_enabled():
+            self.count(0)
+        y = self.module(x)
+        if y.requires_grad:
+            y.register_hook(lambda grad: self.count(1))
+        return y
+
+
+def raising(comm, name, chunks, stage, where, folder):
+    torch.set_num_threads(1)
+    signs = ranks.Signs(folder)
+    with tp.initialize(comm, pipeline_parallel_size=comm.size):
+        schedule = tp.pipeline_schedule(name, comm.size, 4, chunks)
+        modules = [Block(number) for number in schedule.chunks_of(comm.rank)]
+        if comm.rank == stage:
+            modules[-1] = Raises(modules[-1], **where)
+        pipe = tp.Pipeline(modules, schedule=schedule, loss=loss_of)
+        with pytest.raises(ValueError if comm.rank == stage else tutti.RemoteError) as raised:
+            for _ in range(2):  # a stage that has done its part gets the error at its next step
+                pipe.step(*batch_of(4))
+        assert "a loss of NaN" in str(raised.value) if comm.rank == stage else f"rank {stage}" in str(raised.value)
+        # Nobody leaves before all know: else a rank would be named that left.
+        signs.give(str(comm.rank))
+        for rank in range(comm.size):
+            signs.wait_for(str(rank))
+
+
+@pytest.mark.parametrize("where", [{"forward": 2}, {"backward": 1}], ids=["forward", "backward"])
+@pytest.mark.parametrize("name,chunks", SCHEDULES)
+def test_a_stage_that_raises_is_named_on_all(name, chunks, where, tmp_path):
+    ranks.run(3, raising, name, chunks, 1, where, str(tmp_path))
+
+
+def disagreeing(comm):
+    torch.set_num_threads(1)
+    said = []
+    rank, last = comm.rank, comm.size - 1
+    inputs, targets = batch_of(4)
+
+    def error_of(modules, inputs=inputs, targets=targets, loss=loss_of, **options):
+        pipe = tp.Pipeline(modules, loss=loss, **{"microbatches": 4, **options})
+        with pytest.raises((tutti.Error, RuntimeError)) as raised:
+            pipe.step(inputs, targets)
+        said.append((type(raised.value), str(raised.value)))
+
+    with tp.initialize(comm, pipeline_parallel_size=comm.size):
+        error_of(Block(rank), microbatches=4 if rank != 1 else 2)
+        error_of(Block(rank), schedule="GPipe" if rank == last else "1F1B")
+        error_of(Block(rank), inputs[:10])
+        error_of(Block(rank), inputs, targets[:7])
+        error_of(Block(rank), None)
+        error_of(Block(rank), loss=None)
+        error_of(Block(rank if rank != 1 else 3))
+        error_of(Block(rank) if rank != 1 else Tuple())
+        error_of([Block(rank)] * (2 if rank == 1 else 1))
+        error_of([Block(rank)] * (2 if rank == 1 else 1), schedule="Interleaved1F1B")
+        error_of(Block(rank), schedule="ZB-V")
+        error_of(Block(rank), schedule=tp.pipeline_schedule("1F1B", 2, 4))
+        # The group still works, and a step that failed is done again.
+        pipe = tp.Pipeline(Block(rank), microbatches=4, loss=loss_of)
+        pipe.step(inputs, targets)
+        with pytest.raises(tutti.InvalidArgumentError):
+            pipe.step(inputs[:9], targets)
+        pipe.step(*batch_of(8))
+        pipe.step(inputs, targets)
+    return said
+
+
+class Tuple(torch.nn.Module):
+    def forward(self, x):
+        return x, x
+
+
+def test_ranks_that_disagree_all_raise():
+    for rank, said in enumerate(ranks.run(3, disagreeing)):
+        kinds, texts = zip(*said)
+        assert "microbatches is 4 on stage 0, but 2 on stage 1" in texts[0]
+        assert '"1F1B" on stage 0, but "GPipe" on stage 2' in texts[1]
+        assert "10 samples" in texts[2] and "4 micro-batches" in texts[2] and (rank == 0 or "stage 0" in texts[2])
+        assert "targets" in texts[3] and "7 samples" in texts[3] and (rank == 2 or "stage 2" in texts[3])
+        assert "inputs is None" in texts[4]
+        assert "loss=" in texts[5]
+        assert "size of tensor" in texts[6] and (rank == 1 or "stage 1: RuntimeError" in texts[6])
+        assert "gives a tuple" in texts[7]
+        assert "1 model chunks a stage" in texts[8] and "given 2 chunks" in texts[8] and "stage 1" in texts[8]
+        assert "model chunks a stage is 1 on stage 0, but 2 on stage 1" in texts[9]
+        assert "2 model chunks a stage" in texts[10] and "given 1 chunks" in texts[10]
+        assert "2 stages" in texts[11] and "3 ranks" in texts[11]
+        assert kinds[6] is (RuntimeError if rank == 1 else tutti.InvalidArgumentError)
+        assert all(issubclass(kind, tutti.Error) for place, kind in enumerate(kinds) if place != 6)
+
+
+def changing(comm):
+    """A module whose output changes within a batch."""
+    torch.set_num_threads(1)
+
+    class Growing(torch.nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x.repeat(1, 2 if self.calls > 3 else 1)
+
+    with tp.initialize(comm, pipeline_parallel_size=2):
+        pipe = tp.Pipeline(Growing() if comm.rank == 0 else torch.nn.Linear(WIDTH, 1), microbatches=4, loss=loss_of)
+        with pytest.raises(tutti.Error) as raised:
+            pipe.step(*batch_of(4))
+        return str(raised.value)
+
+
+def test_a_shape_that_changes_within_a_batch():
+    said = ranks.run(2, changing)
+    assert "[3, 10]" in said[0] and "[3, 5]" in said[0] and "micro-batch 2" in said[0]
+    assert "rank 0" in said[1]
