@@ -330,6 +330,79 @@ def test_unused_and_reused_parameters(stage):
     ranks.run(3, uneven, stage)
 
 
+class Choosing(nn.Module):
+    """A block that does not always use all of its parameters, and uses one also without its gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.always, self.sometimes, self.last = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6)
+        self.gain = nn.Parameter(torch.full((6,), 0.7))
+
+    def forward(self, x, chooses):
+        y = self.always(x * self.gain.detach())
+        if chooses:
+            y = y + self.sometimes(y)
+        return x + self.last((y * self.gain).tanh())
+
+
+class Choosers(nn.Module):
+
+    def __init__(self, checkpoints=False):
+        super().__init__()
+        self.blocks = nn.ModuleList(Choosing() for _ in range(4))
+        self.checkpoints = checkpoints
+
+    def forward(self, x, leaves_out=None):
+        from torch.utils.checkpoint import checkpoint
+        x = x.clone().requires_grad_()
+        for i, block in enumerate([*self.blocks, self.blocks[1]]):
+            x = checkpoint(block, x, True, use_reentrant=True) if self.checkpoints else block(x, i != leaves_out)
+        return x
+
+
+def chooses(comm, stage, checkpoints):
+    torch.set_num_threads(1)
+    with tp.initialize(comm):
+        torch.manual_seed(4)
+        plain = Choosers()
+        module = Choosers(checkpoints)
+        module.load_state_dict(plain.state_dict())
+        fsdp = tp.FullyShardedDataParallel(module, stage=stage)
+        assert len({unit.shard.numel() for unit in fsdp._units}) == 1  # units that messages do not tell apart
+        ours, theirs = sgd(fsdp.parameters()), sgd(plain.parameters())
+        inputs = torch.randn(comm.size, 4, 6)
+        for _ in range(3):
+            leaves_out = [2 if rank == 1 and not checkpoints else None for rank in range(comm.size)]
+            (sum(plain(x, out).square().sum() for x, out in zip(inputs, leaves_out)) / comm.size / 100).backward()
+            theirs.step()
+            theirs.zero_grad()
+            (fsdp(inputs[comm.rank], leaves_out[comm.rank]).square().sum() / 100).backward()
+            ours.step()
+            ours.zero_grad()
+        same_model(fsdp.state_dict(), plain)
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_a_parameter_that_one_rank_leaves_out(stage):
+    ranks.run(2, chooses, stage, False)
+
+
+def test_a_parameter_that_one_rank_leaves_out_of_whole_sharding():
+    for kind, what in ranks.outcomes(2, chooses, 3, False):
+        assert kind == "error" and isinstance(what[0], (tutti.InvalidUsageError, tutti.RemoteError)), what
+        assert "rank 0" in str(what[0]) and "rank 1" in str(what[0])
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_a_unit_in_several_reentrant_checkpoints(stage):
+    ranks.run(2, chooses, stage, True)
+
+
+def test_stage_1_refuses_several_reentrant_checkpoints():
+    for kind, what in ranks.outcomes(2, chooses, 1, True):
+        assert kind == "error" and "use_reentrant=False" in what[1]
+
+
 def raises(comm, where, shard_group_size):
     with tp.initialize(comm):
         module = model()

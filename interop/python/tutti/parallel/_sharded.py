@@ -51,22 +51,22 @@ class FullyShardedDataParallel(Replicas):
         super().__init__(module, group)
         if stage not in _STAGES:
             raise InvalidArgumentError(f"stage is {stage}: it must be one of {', '.join(map(str, _STAGES))}")
-        self._shard_group_size = shard_group_size or self.group.size
+        self._stage, self._shard_group_size = _STAGES[stage], shard_group_size or self.group.size
         self._units = self._divide(module, units)
         compute = compute_for(self._units[0].parameters[0])
         named = [(unit.name, [(name, one.detach()) for name, one in zip(unit.names, unit.parameters)])
                  for unit in self._units]
-        self._core = _parallel.Sharded(self.group, compute, named, _STAGES[stage], shard_group_size)
+        self._core = _parallel.Sharded(self.group, compute, named, self._stage, shard_group_size)
         self._share(one for one in module.parameters() if not one.requires_grad)
         self._share(iter(module.buffers()))
         self._accumulations = []
         for unit in self._units:
             for parameter in unit.parameters:
-                parameter.register_hook(functools.partial(self._begin_unit, unit))  # before the gradient is added
+                parameter.register_hook(functools.partial(self._begin_adding, unit))
                 self._accumulations.append(after_gradient(parameter, functools.partial(self._ready, unit)))
             unit.shard_by(self._core)
         self._compute = module.__call__ if self._root is None else self._computing(self._root, module.__call__)
-        self._begun: list[Unit] = []  # in this backward pass, in order
+        self._open: list[Unit] = []  # in backward, in the order in which they began, without the root
         self._step_begun = False  # gradients are added up in the shards
         self._may_have_changed = False  # the shards, by an optimiser
         self._before: list[torch.Tensor | None] = []  # shards' gradients of earlier steps, which were not zeroed
@@ -150,7 +150,13 @@ class FullyShardedDataParallel(Replicas):
             return packed
         unit, i, shape, stride, offset = packed
         self._begin_unit(unit)
-        return unit.parameters[i].detach().as_strided(shape, stride, offset)
+        again = not unit.in_backward  # gathered only for this: the result keeps the memory
+        if again:
+            unit.begin_forward()
+        value = unit.parameters[i].detach().as_strided(shape, stride, offset)
+        if again:
+            unit.end_forward()
+        return value
 
     def _begin(self, _: torch.Tensor | None = None) -> None:
         if self._in_backward:
@@ -158,6 +164,8 @@ class FullyShardedDataParallel(Replicas):
         synchronises = self._synchronises
         at_end_of_backward(lambda: self._end(synchronises))
         self._in_backward = True
+        for unit in self._units:
+            unit.was_in_backward = False
         self._core.set_requires_gradient_sync(synchronises)
         if not self._step_begun:
             self._before = [None if unit.shard.grad is None else unit.shard.grad.clone() for unit in self._units]
@@ -166,23 +174,33 @@ class FullyShardedDataParallel(Replicas):
 
     def _begin_unit(self, unit: Unit, _: torch.Tensor | None = None) -> None:
         self._begin()
-        if unit.in_backward:
+        if unit.in_backward or unit.was_in_backward:
             return
-        if unit is self._root and not self._begun and len(self._units) > 1:
+        if unit is self._root and not self._open and len(self._units) > 1:
             self._core.set_next_pass(len(self._units) - 1)  # gathered while the root's last layers compute
         unit.begin_backward()
-        self._begun.append(unit)
+        if unit is not self._root:
+            self._open.append(unit)
 
+    def _begin_adding(self, unit: Unit, _: torch.Tensor) -> None:
+        """Before a parameter's gradient is added."""
+        if unit.was_in_backward and not unit.in_backward:  # it is used in several passes of reentrant checkpoints
+            if self._stage == 1:
+                raise InvalidUsageError(f"unit {unit.name} has more gradients after its own were sent, which stage 1 "
+                                        "cannot add: torch.utils.checkpoint needs use_reentrant=False there")
+            unit.was_in_backward = False
+        self._begin_unit(unit)
+
+    # Units end in the order in which they began, since a rank may not use a parameter that others do.
     def _ready(self, unit: Unit) -> None:
         unit.missing -= 1
-        if unit.missing == 0:
-            unit.end_backward()
+        while self._open and self._open[0].missing == 0:
+            self._open.pop(0).end_backward()
 
     def _end(self, synchronises: bool) -> None:
-        for unit in self._begun:
-            if unit.in_backward:  # not all of its parameters were used
-                unit.end_backward()
-        self._begun.clear()
+        for unit in [*self._open, *([self._root] if self._root is not None and self._root.in_backward else [])]:
+            unit.end_backward()
+        self._open.clear()
         if synchronises:
             self._core.finish_gradients()
             for unit, before in zip(self._units, self._before):

@@ -31,6 +31,7 @@ class Unit:
         self.parameters = [parameter for _, parameter in parameters]
         self.shapes = [parameter.shape for parameter in self.parameters]
         self.in_forward = self.in_backward = False
+        self.was_in_backward = False  # in this backward pass
         self.missing = 0  # gradients of this backward pass
         self.places: dict[int, int] = {}  # parameters, by their memory's address, while they are there
         self._nothing = self.parameters[0].detach().new_empty(0)
@@ -73,7 +74,7 @@ class Unit:
             parameter.grad = self.core.grad(self.index, i)
 
     def end_backward(self) -> None:
-        self.in_backward = False
+        self.in_backward, self.was_in_backward = False, True
         for parameter in self.parameters:
             parameter.grad = None
         self._hide()
