@@ -46,13 +46,11 @@ Tensor GroupMatrix(const Tensor& tensor, const Tensor& qkv, std::size_t parts) {
   return {tensor.data, {qkv.shape[0] * qkv.shape[1] * qkv.shape[2], parts * qkv.shape[kWidth]}, tensor.dtype};
 }
 
-// In memory for `most` rows.
-Buffer PackedKeysAndValues(Compute& compute, const Tensor& qkv, std::size_t most) {
-  Buffer packed(compute, OfPairs(qkv, most), qkv.dtype);
+// to: memory for the keys and values.
+void PackKeysAndValues(Compute& compute, const Tensor& qkv, const Tensor& to) {
   const std::size_t width = qkv.shape[kWidth];
   compute.copy_columns(GroupMatrix(qkv, qkv, qkv.shape[kRingParts]), GroupSizeOf(qkv) * width,
-                       GroupMatrix(packed, qkv, kPair), 0, kPair * width);
-  return packed;
+                       GroupMatrix(to, qkv, kPair), 0, kPair * width);
 }
 
 // The block's part of `rows`.
@@ -72,8 +70,8 @@ AttentionInputs InputsOf(const AttentionBlock& block, const Tensor& qkv, const T
 // s places before it.
 class RingAttention::Route {
  public:
-  explicit Route(const RingAttention& ring)
-      : ring_(ring), size_(ring.chunks_.size()), rank_(static_cast<std::size_t>(ring.group_.rank())) {}
+  Route(const RingAttention& ring, const Tensor& qkv)
+      : ring_(ring), qkv_(qkv), size_(ring.chunks_.size()), rank_(static_cast<std::size_t>(ring.group_.rank())) {}
 
   std::size_t size() const { return size_; }
   bool is_shared() const { return ring_.reach_[rank_] > 0; }
@@ -92,18 +90,22 @@ class RingAttention::Route {
   std::vector<AttentionBlock> blocks(std::size_t step) const {
     return visible_blocks(ring_.mask_, ring_.chunks_[rank_], ring_.chunks_[OwnerAt(step)]);
   }
-  // The block of a step, or its gradients, in memory that has place for the longest one.
-  Tensor block(std::size_t step, const Tensor& memory) const {
+  // The keys and values of a step, or their gradients, in memory that is made when it is first needed, for the rank
+  // that has most of them.
+  Tensor in(Buffer& memory, std::size_t step, tuttiDataType_t dtype) const {
+    if (memory.tensor().data == nullptr) {
+      memory = Buffer(ring_.attention_.compute(), OfPairs(qkv_, std::ranges::max(ring_.rows_)), dtype);
+    }
     Tensor block = memory;
     block.shape[0] = ring_.rows_[OwnerAt(step)];
     return block;
   }
-  std::size_t most_rows() const { return std::ranges::max(ring_.rows_); }
 
  private:
   std::size_t OwnerAt(std::size_t step) const { return (rank_ + size_ - step) % size_; }
 
   const RingAttention& ring_;
+  const Tensor& qkv_;
   std::size_t size_, rank_;
 };
 
@@ -124,7 +126,7 @@ void RingAttention::forward(const Tensor& qkv, const Tensor& out, const Tensor& 
   Require("out", out, OfHeads(qkv, qkv.shape[kWidth]), qkv.dtype);
   Require("lse", lse, OfHeads(qkv, 1), tuttiFloat32);
   auto& compute = attention_.compute();
-  const Route route(*this);
+  const Route route(*this, qkv);
   const Buffer sums(compute, lse.shape);
   Buffer wide;  // float32, if `out` is not
   if (out.dtype != tuttiFloat32) wide = Buffer(compute, out.shape);
@@ -134,15 +136,12 @@ void RingAttention::forward(const Tensor& qkv, const Tensor& out, const Tensor& 
   OverlappedCommunication passing(compute, group_);
 
   for (const Tensor& each : {weighted, lse, sums.tensor()}) compute.zero(each);
-  if (route.is_shared()) here = PackedKeysAndValues(compute, qkv, route.most_rows());
+  if (route.is_shared()) PackKeysAndValues(compute, qkv, route.in(here, 0, qkv.dtype));
   for (std::size_t step = 0; step < route.size(); ++step) {
     std::vector<P2POp> operations;
-    if (route.goes_on(step)) operations.push_back({P2P::isend, route.block(step, here), route.next()});
+    if (route.goes_on(step)) operations.push_back({P2P::isend, route.in(here, step, qkv.dtype), route.next()});
     if (route.comes(step + 1)) {
-      if (arriving.tensor().data == nullptr) {
-        arriving = Buffer(compute, OfPairs(qkv, route.most_rows()), qkv.dtype);
-      }
-      operations.push_back({P2P::irecv, route.block(step + 1, arriving), route.previous()});
+      operations.push_back({P2P::irecv, route.in(arriving, step + 1, qkv.dtype), route.previous()});
     }
     if (!operations.empty()) batch_isend_irecv(group_, operations, passing.fork());
     for (const auto& block : route.blocks(step)) {
@@ -164,7 +163,7 @@ void RingAttention::backward(const Tensor& qkv, const Tensor& out, const Tensor&
   }
   Require("lse", lse, OfHeads(qkv, 1), tuttiFloat32);
   auto& compute = attention_.compute();
-  const Route route(*this);
+  const Route route(*this, qkv);
   const Buffer delta(compute, lse.shape);
   // Gradients are added up in place. If that is not float32, or other ranks add to them, too, a tensor of their own
   // takes the sums.
@@ -192,45 +191,39 @@ void RingAttention::backward(const Tensor& qkv, const Tensor& out, const Tensor&
   // Gradients of keys and values. mine: of those here, by this rank. leaving: of those here before, by all that have
   // seen them. coming: the same, on their way to this rank. home: of this rank's own, by all others.
   Buffer mine, leaving, coming, home;
-  const auto made = [&](Buffer& buffer, std::size_t step) {
-    if (buffer.tensor().data == nullptr) buffer = Buffer(compute, OfPairs(qkv, route.most_rows()));
-    return route.block(step, buffer);
-  };
+  const auto in = [&](Buffer& gradients, std::size_t step) { return route.in(gradients, step, tuttiFloat32); };
   OverlappedCommunication passing(compute, group_);
 
   attention_.attend_delta(out, grad_out, delta.tensor());
   if (!rounds) compute.zero(grad_qkv);
-  if (route.is_shared()) here = PackedKeysAndValues(compute, qkv, route.most_rows());
+  if (route.is_shared()) PackKeysAndValues(compute, qkv, route.in(here, 0, qkv.dtype));
   for (std::size_t step = 0; step <= route.size(); ++step) {
     std::vector<P2POp> operations;
-    if (route.goes_on(step)) operations.push_back({P2P::isend, route.block(step, here), route.next()});
+    if (route.goes_on(step)) operations.push_back({P2P::isend, route.in(here, step, qkv.dtype), route.next()});
     if (route.comes(step + 1)) {
-      if (arriving.tensor().data == nullptr) {
-        arriving = Buffer(compute, OfPairs(qkv, route.most_rows()), qkv.dtype);
-      }
-      operations.push_back({P2P::irecv, route.block(step + 1, arriving), route.previous()});
+      operations.push_back({P2P::irecv, route.in(arriving, step + 1, qkv.dtype), route.previous()});
     }
     // A step behind keys and values, from the second one on: no rank adds to the gradients before the first.
     const bool follows = step >= 2;
     const bool sums_come = follows && route.comes(step);
     const auto last_reader = follows ? route.last_reader(step - 1) : std::nullopt;
     if (follows && route.comes(step - 1)) {
-      operations.push_back({P2P::isend, route.block(step - 1, leaving), route.next_of_gradients(step - 1)});
+      operations.push_back({P2P::isend, in(leaving, step - 1), route.next_of_gradients(step - 1)});
     }
-    if (sums_come) operations.push_back({P2P::irecv, made(coming, step), route.previous()});
-    if (last_reader) operations.push_back({P2P::irecv, made(home, 0), *last_reader});
+    if (sums_come) operations.push_back({P2P::irecv, in(coming, step), route.previous()});
+    if (last_reader) operations.push_back({P2P::irecv, in(home, 0), *last_reader});
     if (!operations.empty()) batch_isend_irecv(group_, operations, passing.fork());
 
     if (step == 0) {
       add(step, qkv, own.tensor().data == nullptr ? grad_qkv : own.tensor());
     } else if (route.comes(step)) {
-      const Tensor sum = made(mine, step);
+      const Tensor sum = in(mine, step);
       compute.zero(sum);
       add(step, here, sum);
     }
     passing.join();
-    if (sums_come) compute.copy(route.block(step, coming), route.block(step, mine), true);
-    if (last_reader) compute.copy(route.block(0, home), own, true);
+    if (sums_come) compute.copy(in(coming, step), in(mine, step), true);
+    if (last_reader) compute.copy(in(home, 0), own, true);
     std::swap(mine, leaving);
     std::swap(here, arriving);
   }

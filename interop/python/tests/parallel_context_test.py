@@ -28,7 +28,8 @@ DEGREES = [(1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (4, 1), (2, 2)]
 # Lengths that four ranks divide, that they do not, and that are less; samples in one sequence.
 SEQUENCES = [[0, 16], [0, 13], [0, 3], [0, 5, 6, 13]]
 # Whether it is causal, its window, and the placement.
-MASKS = [(False, 0, "zigzag"), (True, 0, "zigzag"), (True, 0, "contiguous"), (True, 4, "zigzag"), (True, 4, "contiguous")]
+MASKS = [(False, 0, "zigzag"), (True, 0, "zigzag"), (True, 0, "contiguous"), (True, 4, "zigzag"),
+         (True, 4, "contiguous")]
 
 
 def numbers(*shape, seed=0):
@@ -133,12 +134,11 @@ def separate_heads(comm):
                    for seed, heads in ((2, HEADS), (3, KV_HEADS), (4, KV_HEADS)))
         out = tp.context_parallel_attention(tp.mix_heads(*(tp.split_sequence(one) for one in (q, k, v))), sequence=13)
         numpy = tp.mix_heads(*(tp.split_sequence(one.detach().numpy()) for one in (q, k, v)))
-        np.testing.assert_allclose(tp.context_parallel_attention(numpy, sequence=13), out.detach(), rtol=1e-4, atol=1e-5)
-        heads_first = [one.transpose(0, 1).transpose(1, 2) for one in (q, *(
-            one.repeat_interleave(HEADS // KV_HEADS, 2) for one in (k, v)))]
-        wanted = torch.nn.functional.scaled_dot_product_attention(*heads_first, is_causal=True).permute(2, 0, 1, 3) \
-            if hasattr(torch.nn.functional, "scaled_dot_product_attention") else None
-        if wanted is not None:
+        np.testing.assert_allclose(tp.context_parallel_attention(numpy, sequence=13), out.detach(), rtol=1e-4,
+                                   atol=1e-5)
+        if hasattr(torch.nn.functional, "scaled_dot_product_attention"):
+            heads = [one.repeat_interleave(HEADS // one.shape[2], 2).permute(1, 2, 0, 3) for one in (q, k, v)]
+            wanted = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True).permute(2, 0, 1, 3)
             torch.testing.assert_close(tp.gather_sequence(out, sequence=13), wanted.detach())
         out.sum().backward()
         return [one.grad.numpy() for one in (q, k, v)]
@@ -197,7 +197,8 @@ def page(comm, code):
     table = torch.tensor(numbers(20, 32), requires_grad=True)
     names = {"comm": comm, "batch": torch.arange(26).reshape(13, 2) % 20,
              "embed": lambda ids, positions: table[ids] + torch.tensor(positions)[:, None, None] / 100,
-             "project": lambda x: (x.unflatten(2, (8, 4)), x[:, :, :8].unflatten(2, (2, 4)), x[:, :, 8:16].unflatten(2, (2, 4)))}
+             "project": lambda x: [part.unflatten(2, (-1, 4)) for part in (x, x[:, :, :8], x[:, :, 8:16])]}
+    # As on the documentation's page.
     exec(code, names)
     names["out"].sum().backward()
     with names["p"]:
@@ -263,7 +264,8 @@ def test_what_does_not_fit_is_named_with_both_values():
     for said in ranks.run(2, misfits):
         for message, words in zip(said, (
                 ("heads (3)", "ulysses_size (2)"), ("window is 2", "not causal"), ("4 behind 5",),
-                ("length is 8", "6 on rank 1"), ("cu_seqlens[1] is 3", "4 on rank 1"), ("float16",), ("striped", "zigzag"),
+                ("length is 8", "6 on rank 1"), ("cu_seqlens[1] is 3", "4 on rank 1"), ("float16",),
+                ("striped", "zigzag"),
                 ("[4, 2, 4, 4, 5]",), ("heads is 3", "(2)"), ("is 4", "positions"), ("None",))):
             assert all(word in message for word in words), (message, words)
 

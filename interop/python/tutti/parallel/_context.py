@@ -1,9 +1,9 @@
 """Context parallelism: long sequences of which every rank has a part, and attention over the whole of them.
 
 A sequence is the first dimension. Its length need not divide by the ranks; nothing is padded. `cu_seqlens` are
-FlashAttention's: 0, the first sample's end, ..., the sequence's length, where samples that do not see each other lie one
-behind the other. `placement` says who has what: "zigzag", for causal masks, gives a ring's rank an early and a late part
-of each sample, "contiguous", for windows, gives it one part of the whole.
+FlashAttention's: 0, the first sample's end, ..., the sequence's length, where samples that do not see each other lie
+one behind the other. `placement` says who has what: "zigzag", for causal masks, gives a ring's rank an early and a late
+part of each sample, "contiguous", for windows, gives it one part of the whole.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _positions_of(member: int, placement: str, borders: list[int]) -> list[int]:
 def positions(sequence: int | None = None, placement: str = "zigzag", *, cu_seqlens: Any = None) -> list[int]:
     """This rank's positions of a sequence of that length, ascending, for position embeddings and targets."""
     if sequence is None and cu_seqlens is None:
-        raise InvalidArgumentError("sequence and cu_seqlens are both None: one of them must say how long the sequence is")
+        raise InvalidArgumentError("sequence and cu_seqlens are both None: one must say how long the sequence is")
     return _positions_of(current().context.rank, placement, _borders(sequence or 0, cu_seqlens))
 
 
@@ -119,7 +119,8 @@ def gather_sequence(x: Any, placement: str = "zigzag", *, sequence: int | None =
     borders = _borders(rows * group.size if sequence is None else sequence, cu_seqlens)
     parts = [_positions_of(member, placement, borders) for member in range(group.size)]
     if len(parts[group.rank]) != rows:
-        raise InvalidArgumentError(f"dimension {dim} of x is {rows}, but this rank has {len(parts[group.rank])} positions")
+        raise InvalidArgumentError(
+            f"dimension {dim} of x is {rows}, but this rank has {len(parts[group.rank])} positions")
     front = _plain(x.detach().movedim(dim, 0) if is_torch(x) else _moved(x, dim, 0))
     received, whole = (empty(front, (borders[-1], *front.shape[1:])) for _ in range(2))
     row = 1
@@ -136,10 +137,10 @@ def _moved(x: Any, source: int, to: int) -> Any:
 
 
 def mix_heads(q: Any, k: Any, v: Any) -> Any:
-    """Queries [rows, batch, heads, width], keys and values [rows, batch, kv_heads, width] as Megatron mixes them.
+    """Queries [rows, batch, heads, width], and keys and values [rows, batch, kv_heads, width], as Megatron mixes them.
 
-    The result is [rows, batch, kv_heads, heads / kv_heads + 2, width]: a group of queries, then the key and the value that
-    they see.
+    The result is [rows, batch, kv_heads, heads / kv_heads + 2, width]: a group of queries, then the key and the value
+    that they see.
     """
     kv_heads = k.shape[2]
     heads = divided("the number of heads", q.shape[2], "kv_heads", kv_heads)
@@ -154,8 +155,8 @@ def mix_heads(q: Any, k: Any, v: Any) -> Any:
 class ContextParallelAttention:
     """Attention over sequences of which every rank has a part, and its gradient: for programs without autograd.
 
-    sequence: the length of the whole, if there are no cu_seqlens and the ranks do not divide it. causal: a position sees
-    those up to its own; window: only the last so many of them, its own included; 0: all.
+    sequence: the length of the whole, if there are no cu_seqlens and the ranks do not divide it. causal: a position
+    sees those up to its own; window: only the last so many of them, its own included; 0: all.
 
     forward and backward are collective over the context-parallel group: heads are exchanged inside its Ulysses groups,
     and keys and values go round its rings.
@@ -193,7 +194,7 @@ class ContextParallelAttention:
 
 def context_parallel_attention(qkv: Any, *, sequence: int | None = None, cu_seqlens: Sequence[int] | None = None,
                                causal: bool = True, window: int = 0, placement: str = "zigzag") -> Any:
-    """Attention over sequences of which every rank has a part: ContextParallelAttention's forward, which autograd knows."""
+    """ContextParallelAttention's forward, which autograd knows."""
     attention = ContextParallelAttention(sequence=sequence, cu_seqlens=cu_seqlens, causal=causal, window=window,
                                          placement=placement)
     if not is_torch(qkv):

@@ -2,7 +2,7 @@
 
 The methods are those of tutti::parallel::AttentionCompute (tutti/parallel/attention_compute.h), which describes them.
 Tensors are views over memory of the layer or of its caller: [positions, lanes, heads, width], where the queries of a
-lane see the same head of keys and values. What belongs to queries may come as [positions, lanes * heads, 1, width], too.
+lane see the same head of keys and values. What belongs to queries may come as [positions, lanes * heads, 1, width].
 """
 
 # mypy: disable-error-code="misc,no-untyped-call,no-any-return"

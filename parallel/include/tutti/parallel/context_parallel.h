@@ -57,8 +57,8 @@ class TUTTI_API ContextParallelAttention {
     Buffer qkv, out;  // of the ring rank's whole sequence, after the exchange of heads; empty without one
   };
   // Both are collective. qkv [rows(), batch, kv_heads, heads / kv_heads + 2, width] (mixed_heads.h), out [rows(),
-  // batch, heads, width]; the caller keeps both. If `attention` throws midway, this revokes both groups' communicators, and
-  // their other ranks get an Error.
+  // batch, heads, width]; the caller keeps both. If `attention` throws midway, this revokes both groups'
+  // communicators, and their other ranks get an Error.
   Saved forward(const Tensor& qkv, const Tensor& out);
   void backward(const Tensor& qkv, const Tensor& out, const Saved& saved, const Tensor& grad_out,
                 const Tensor& grad_qkv);

@@ -8,8 +8,9 @@
 //
 // B: elements of a rank's keys, or of its values, which have kv_heads heads. They go S steps: P - 1 of P ranks, or to
 // the last rank that a mask lets see them. So forward sends 2 S B elements, and backward as many and 2 S B float32 of
-// their gradients. Ranks may hold different numbers of rows: each message has its owner's, and nothing is padded. The gradients begin at the first rank that is not the owner, follow the keys and values, and go from
-// the last rank that sees them straight to the owner.
+// their gradients. Ranks may hold different numbers of rows: each message has its owner's, and nothing is padded. The
+// gradients begin at the first rank that is not the owner, follow the keys and values, and go from the last rank that
+// sees them straight to the owner.
 //
 // Elements are float32 or bfloat16. Sums over blocks are float32, and rounded once: the softmax's state, the gradients
 // of queries, and those of keys and values on their way, to which each rank adds. A sum that travelled in bfloat16
@@ -31,7 +32,7 @@ namespace tutti::parallel {
 
 class TUTTI_API RingAttention {
  public:
-  // cu_seqlens: see sequence_placement.h. `group` and `attention` outlive this.
+  // REQUIRES: cu_seqlens begins with 0, and ascends (sequence_placement.h). `group` and `attention` outlive this.
   RingAttention(ProcessGroup& group, AttentionCompute& attention, SequencePlacement placement,
                 const std::vector<std::size_t>& cu_seqlens, AttentionMask mask);
 

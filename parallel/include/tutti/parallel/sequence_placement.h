@@ -23,8 +23,8 @@ enum class SequencePlacement {
   zigzag       // rank i of n has parts i and 2 n - 1 - i of 2 n of each sample
 };
 
-// Part `part` of `parts` of [0, count). Parts are equally long, or the first count % parts of them are longer by one, as
-// torch.tensor_split has it.
+// Part `part` of `parts` of [0, count). Parts are equally long, or the first count % parts of them are longer by one,
+// as torch.tensor_split has it.
 constexpr BlockRange part_of(std::size_t count, std::size_t part, std::size_t parts) {
   const auto begin = [&](std::size_t of) { return of * (count / parts) + std::min(of, count % parts); };
   return {begin(part), begin(part + 1)};
