@@ -1,7 +1,8 @@
 """The calls of _experts.py as functions of PyTorch's autograd.
 
-An exchange is two functions, its begin and its end. Autograd runs them backwards: the end's backward begins the gradients'
-exchange, and the begin's backward ends it. So what overlapped in the forward pass overlaps in the backward pass.
+An exchange is two functions, its begin and its end. Autograd runs them backwards: the end's backward begins the
+gradients' exchange, and the begin's backward ends it. So what overlaps in the forward pass overlaps in the backward
+pass.
 """
 
 # mypy: disable-error-code="misc,no-untyped-call,no-any-return"
@@ -26,7 +27,8 @@ class RouteFunction(torch.autograd.Function):
         return routed.weights, logits.new_tensor(routed.aux_loss), routed.indices, routed.probabilities
 
     @staticmethod
-    def backward(ctx: Any, grad_weights: torch.Tensor, grad_aux_loss: torch.Tensor, *_: Any) -> tuple[torch.Tensor, None]:
+    def backward(ctx: Any, grad_weights: torch.Tensor, grad_aux_loss: torch.Tensor,
+                 *_: Any) -> tuple[torch.Tensor, None]:
         return ctx.router.backward(*ctx.saved_tensors, grad_weights, grad_aux_loss.item()), None
 
 
@@ -46,7 +48,8 @@ class Begin(torch.autograd.Function):
 class End(torch.autograd.Function):
 
     @staticmethod
-    def forward(ctx: Any, started: torch.Tensor, weights: torch.Tensor | None, exchange: Dispatch | Combine) -> torch.Tensor:
+    def forward(ctx: Any, started: torch.Tensor, weights: torch.Tensor | None,
+                exchange: Dispatch | Combine) -> torch.Tensor:
         ctx.exchange = exchange
         result, saved = exchange.end()
         ctx.save_for_backward(*saved)

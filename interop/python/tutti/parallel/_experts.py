@@ -3,7 +3,7 @@
     dispatcher = MoEAlltoAllTokenDispatcher(num_experts=8, topk=2, hidden_size=512)
     routing = route(tokens @ router.T, topk=2)
     handle = dispatcher.layout(routing)
-    rows = dispatcher.dispatch(tokens, handle)                          # handle.tokens_per_expert, one expert after the other
+    rows = dispatcher.dispatch(tokens, handle)                          # one expert's after the other's
     output = dispatcher.combine(experts(rows), routing.weights, handle)
 
 Calls take NumPy's arrays and PyTorch's tensors, which autograd differentiates.
@@ -54,11 +54,11 @@ class Router:
 
 def route(logits: Any, topk: int, *, renormalize: bool = True, aux_loss_coeff: float = 0.0,
           group: Group | None = None) -> Routing:
-    """The topk most probable experts of each token, by the softmax of logits [tokens, experts]. Equal ones go by number.
+    """The topk most probable experts of each token, by the softmax of logits [tokens, experts]; equal ones by number.
 
     weights are the probabilities, which sum to 1 for each token if they are renormalised. They have a gradient, and so
     has aux_loss, aux_loss_coeff times the load-balancing loss (Switch Transformers use 0.01). load counts the tokens of
-    each expert; with `group`, the ranks that share the batch, all of them call this, and it counts their tokens together.
+    each expert. group: the ranks that share the batch; all of them call this, and load counts all their tokens.
 
     Raises InvalidArgumentError naming both values unless topk is from 1 to the number of experts.
     """
@@ -75,7 +75,8 @@ def route(logits: Any, topk: int, *, renormalize: bool = True, aux_loss_coeff: f
 class Exchange:
     """A dispatch or a combine between its begin and its end."""
 
-    def __init__(self, dispatcher: _parallel.Dispatcher, handle: DispatchHandle, overlapped: bool, hidden_size: int) -> None:
+    def __init__(self, dispatcher: _parallel.Dispatcher, handle: DispatchHandle, overlapped: bool,
+                 hidden_size: int) -> None:
         self._dispatcher, self._handle, self._overlapped = dispatcher, handle, overlapped
         self._hidden_size = hidden_size
         self.started: Any = None  # stands for it in autograd
@@ -132,9 +133,9 @@ Begun = TypeVar("Begun", Dispatch, Combine)
 class MoEAlltoAllTokenDispatcher:
     """Sends tokens to their experts and adds up the results, for the ranks of a group, over which experts are divided.
 
-    Every rank has consecutive experts; the first num_experts % group.size ranks have one more than the others. All ranks
-    make it together, and make each of its calls together. Raises InvalidArgumentError or InvalidUsageError on every rank,
-    naming the quantity and both values, where a size is not possible or ranks differ.
+    Every rank has consecutive experts; the first num_experts % group.size ranks have one more than the others. All
+    ranks make it together, and make each of its calls together. Raises InvalidArgumentError or InvalidUsageError on
+    every rank, naming the quantity and both values, where a size is not possible or ranks differ.
 
     capacity_factor: 0, or an expert takes the first ceil(capacity_factor * tokens * topk / num_experts) choices of each
     rank's tokens, and the others contribute nothing. parts: into as many layouts() divides the tokens. group: None:
@@ -171,7 +172,9 @@ class MoEAlltoAllTokenDispatcher:
 
     def _layouts(self, routing: Routing, whole: bool) -> list[DispatchHandle]:
         indices = _int32(routing.indices)
-        return self._for(routing.weights).layouts(indices.cpu() if is_torch(indices) else indices, routing.num_experts, whole)
+        if is_torch(indices):
+            indices = indices.cpu()
+        return self._for(routing.weights).layouts(indices, routing.num_experts, whole)
 
     def layout(self, routing: Routing) -> DispatchHandle:
         """Where the tokens go. The ranks exchange the number of rows for each expert, and no more for what follows."""
@@ -192,7 +195,8 @@ class MoEAlltoAllTokenDispatcher:
         """
         return self.dispatch_end(self.dispatch_begin(tokens, handle, overlapped=False))
 
-    def combine_begin(self, expert_rows: Any, weights: Any, handle: DispatchHandle, *, overlapped: bool = True) -> Combine:
+    def combine_begin(self, expert_rows: Any, weights: Any, handle: DispatchHandle, *,
+                      overlapped: bool = True) -> Combine:
         """combine in two parts, as dispatch_begin."""
         exchange = Combine(self._for(expert_rows), handle, overlapped, self.hidden_size)
         exchange.weights = weights

@@ -10,7 +10,7 @@ from torch.nn.functional import gelu, linear
 from .. import _parallel
 from .._errors import InvalidArgumentError
 from ._experts import MoEAlltoAllTokenDispatcher, Routing, route
-from ._layers import (copy_to_tensor_model_parallel_region, divided, reduce_from_tensor_model_parallel_region)
+from ._layers import copy_to_tensor_model_parallel_region, divided, reduce_from_tensor_model_parallel_region
 from ._modules import Init, _default_init
 from ._state import Group, current
 
@@ -25,8 +25,8 @@ class MoELayer(nn.Module):
 
     num_experts, topk, capacity_factor: as of MoEAlltoAllTokenDispatcher, whose errors it raises; renormalize and
     aux_loss_coeff: as of route. shared_ffn_size: of an expert that every token uses, beside its topk; 0: none.
-    overlap: the tokens travel in two halves: while the first half does, the shared expert computes, and while the second
-    does, the first half's experts. The results are the same up to rounding.
+    overlap: the tokens travel in two halves: while the first half does, the shared expert computes, and while the
+    second does, the first half's experts. The results are the same up to rounding.
     group: None: current().expert, and current().expert_tensor shares each expert, whose ranks bring the same tokens.
 
     Every rank makes all weights and keeps its own, so that a seed gives one model however experts are divided.
@@ -35,9 +35,10 @@ class MoELayer(nn.Module):
     aux_loss: torch.Tensor
     load: _parallel.LoadStatistics
 
-    def __init__(self, hidden_size: int, ffn_size: int, num_experts: int, topk: int = 2, *, capacity_factor: float = 0.0,
-                 renormalize: bool = True, aux_loss_coeff: float = 0.0, shared_ffn_size: int = 0, overlap: bool = False,
-                 group: Group | None = None, init_method: Init = _default_init) -> None:
+    def __init__(self, hidden_size: int, ffn_size: int, num_experts: int, topk: int = 2, *,
+                 capacity_factor: float = 0.0, renormalize: bool = True, aux_loss_coeff: float = 0.0,
+                 shared_ffn_size: int = 0, overlap: bool = False, group: Group | None = None,
+                 init_method: Init = _default_init) -> None:
         super().__init__()
         self.dispatcher = MoEAlltoAllTokenDispatcher(num_experts, topk, hidden_size, capacity_factor=capacity_factor,
                                                      parts=2 if overlap else 1, group=group)
@@ -129,7 +130,7 @@ def _shared_experts() -> Group | None:
     if experts.size == 1:
         return None
     if not set(experts.ranks) <= set(layers.ranks):
-        raise InvalidArgumentError(f"ranks {experts.ranks} share each expert, but ranks {layers.ranks} share other layers, "
-                                   "so the former do not have the same tokens: set expert_tensor_parallel_size to 1, or to "
-                                   "what divides tensor_parallel_size")
+        raise InvalidArgumentError(
+            f"ranks {experts.ranks} share each expert, but ranks {layers.ranks} share other layers, so the former do "
+            "not have the same tokens: set expert_tensor_parallel_size to 1, or to what divides tensor_parallel_size")
     return experts
