@@ -195,6 +195,23 @@ def test_the_overlapped_form_drops_and_computes_the_same():
     ranks.run(3, overlapped)
 
 
+def computing_meanwhile(comm, folder):
+    signs = ranks.Signs(folder)
+    with tp.initialize(comm, expert_parallel_size=comm.size):
+        dispatcher = tp.MoEAlltoAllTokenDispatcher(2, 1, HIDDEN)
+        handle = dispatcher.layout(tp.route(numbers(40, 2, seed=comm.rank), 1))
+        if comm.rank == 1:
+            signs.wait_for("rank 0 computes")
+        exchange = dispatcher.dispatch_begin(numbers(40, HIDDEN), handle)
+        if comm.rank == 0:
+            signs.give("rank 0 computes")
+        assert len(dispatcher.dispatch_end(exchange)) == sum(handle.tokens_per_expert)
+
+
+def test_a_rank_computes_while_its_tokens_travel(tmp_path):
+    ranks.run(2, computing_meanwhile, tmp_path)
+
+
 def router_alone(comm):
     import torch
     torch.set_num_threads(1)
