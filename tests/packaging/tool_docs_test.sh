@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that docs/notebook/topology/rings.csv and the table in docs/settings.md match the tool's output, and that the tool
-# draws a machine and writes a topology that it can read back.
+# Checks that docs/notebook/topology/rings.csv, the table in docs/settings.md and the pictures of docs/why_all_reduce.md
+# match the tool's output, and that the tool draws a machine and writes a topology that it can read back.
 #   tool_docs_test.sh PATH-OF-TUTTI SOURCE_DIR
 set -euo pipefail
 tutti=$1
@@ -15,6 +15,12 @@ diff docs/notebook/topology/rings.csv \
   { echo "docs/notebook/topology/rings.csv is out of date: run scripts/docs.sh" && exit 1; }
 diff <(made_part docs/settings.md settings) <("$tutti" settings --markdown) ||
   { echo "docs/settings.md is out of date: run scripts/docs.sh" && exit 1; }
+
+scripts/docs/draw_why_all_reduce.py "$tutti" "$scratch"
+"$tutti" show ring all_reduce --ranks 4 --svg "$scratch/why_schedule.svg"
+for picture in "$scratch"/why_*.svg; do
+  cmp "$picture" "docs/pictures/${picture##*/}" || { echo "run scripts/docs.sh" && exit 1; }
+done
 
 "$tutti" topo --topo topology/testdata/dgxh100.xml --xml "$scratch/again.xml" --svg "$scratch/machine.svg" --nodes 2 --rings \
   >"$scratch/told"
