@@ -49,6 +49,24 @@ TEST(PipelineMemory, OneOutputAndOneGradientEachWay) {
   }
 }
 
+// A forward is the last to read its input if there are no backwards.
+TEST(PipelineMemory, ForwardsAloneHoldNothing) {
+  for (const char* name : {"GPipe", "1F1B", "ZB-H1"}) {
+    const auto schedule = forward_only(get_schedule(name, 4, 8));
+    for (const auto kind : {PipelineBuffer::input, PipelineBuffer::output}) EXPECT_EQ(MostOf(kind, schedule, 1), 1);
+    for (const auto kind : {PipelineBuffer::grad_output, PipelineBuffer::grad_input}) {
+      EXPECT_EQ(MostOf(kind, schedule, 1), 0);
+    }
+  }
+}
+
+// What a stage gives itself is one buffer, not two: a microbatch in flight has its input and a gradient.
+TEST(PipelineMemory, AStageGivesItselfWhatItMade) {
+  const auto most = most_in_use(zero_bubble_v(1, 8), 0, [](const BufferUse&) { return std::size_t{64}; });
+  ASSERT_EQ(most.size(), 1u);
+  EXPECT_EQ(most.at(64), 2u);
+}
+
 // A gradient is needed until the weights' part of its backward is done.
 TEST(PipelineMemory, ZeroBubbleKeepsGradientsForTheWeights) {
   const auto schedule = zero_bubble_h1(4, 8);

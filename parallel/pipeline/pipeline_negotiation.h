@@ -28,8 +28,8 @@ PipelineTerms TermsOf(const PipelineSchedule& schedule);
 // Throws Error unless the stages' schedules are the same (else tuttiInvalidUsage) and no stage has trouble (else
 // tuttiInvalidArgument).
 void RequireSameSchedule(const std::vector<PipelineTerms>& terms);
-// Throws Error (tuttiInvalidUsage) unless each chunk takes what the previous one gives. `terms`: of all chunks, by chunk
-// and stage: every stage's first, every stage's second, ...
+// Throws Error (tuttiInvalidUsage) unless each chunk takes what the previous one gives. `terms`: of all chunks, by
+// chunk and stage: every stage's first, every stage's second, ...
 void RequireFitting(const PipelineSchedule& schedule, const std::vector<PipelineTerms>& terms);
 
 // Collective over `group`: returns every stage's terms, by stage. One all-gather of a record of fixed size; texts

@@ -126,8 +126,8 @@ TEST(PipelineSimulate, ZeroBubbleH1HasThePapersBubble) {
   }
 }
 
-// Of one chunk's pass: where all three take equally long, a stage stands idle only while the first microbatch comes to it
-// and while the last gradient goes on. That is half of ZB-H1's bubble, whose passes take twice as long.
+// Where a chunk's three passes take equally long, a stage stands idle only while the first microbatch comes to it and
+// while the last gradient goes on. That is half of ZB-H1's bubble, whose passes take twice as long.
 TEST(PipelineSimulate, ZeroBubbleVHasThePapersBubble) {
   for (int stages = 1; stages <= 8; ++stages) {
     for (int microbatches = 2 * stages - 1; microbatches <= 20; ++microbatches) {

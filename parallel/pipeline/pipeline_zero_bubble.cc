@@ -1,5 +1,5 @@
-// ZB-H1: Qi et al. 2023, "Zero Bubble Pipeline Parallelism", figure 3, upper half. ZB-V: the same authors 2024, "Pipeline
-// Parallelism with Controllable Memory", V-ZB.
+// ZB-H1: Qi et al. 2023, "Zero Bubble Pipeline Parallelism", figure 3, upper half. ZB-V: the same authors 2024,
+// "Pipeline Parallelism with Controllable Memory", V-ZB.
 #include <algorithm>
 #include <initializer_list>
 #include <map>

@@ -91,7 +91,8 @@ def inference(comm):
     with tp.initialize(comm, pipeline_parallel_size=comm.size):
         for name, chunks in SCHEDULES:
             schedule = tp.pipeline_schedule(name, comm.size, 4, chunks)
-            pipe = tp.Pipeline([Block(number) for number in schedule.chunks_of(comm.rank)], schedule=schedule, loss=loss_of)
+            mine = [Block(number) for number in schedule.chunks_of(comm.rank)]
+            pipe = tp.Pipeline(mine, schedule=schedule, loss=loss_of)
             model = torch.nn.Sequential(*[Block(number) for number in range(comm.size * chunks)])
             inputs, targets = batch_of(4)
             for samples in (12, 8, 12):  # shapes are found again
@@ -117,7 +118,7 @@ class Counted(torch.autograd.Function):
 
 
 class Twisted(torch.nn.Module):
-    """A parameter used twice, one by way of another operation, two ways from the input, and operations with two results."""
+    """A parameter used twice, one by way of another operation, two ways from the input, operations with two results."""
 
     def __init__(self):
         super().__init__()
@@ -241,7 +242,8 @@ def with_tensor_parallelism(comm, stages, name):
         torch.manual_seed(5)
         all_layers = [tp.ParallelMLP(8, 16) for _ in range(4)]
         each = 4 // (stages * schedule.chunks)
-        mine = torch.nn.ModuleList(torch.nn.Sequential(*all_layers[number * each:(number + 1) * each]) for number in numbers)
+        mine = torch.nn.ModuleList(torch.nn.Sequential(*all_layers[number * each:(number + 1) * each])
+                                   for number in numbers)
         pipe = tp.Pipeline(mine, schedule=schedule, loss=torch.nn.functional.mse_loss)
         losses = []
         for _ in range(3):
@@ -275,7 +277,8 @@ def test_schedules_as_data(tmp_path):
     assert tp.pipeline_schedule("1F1B", 4, 8).bubble_fraction(1, 3) == pytest.approx(3 / 11)
     path = os.path.join(tmp_path, "chart.svg")
     text = tp.pipeline_schedule("1F1B", 2, 3).draw(path)
-    assert text.splitlines()[1:] == ["stage 0 |F0|F1|......B0   |F2|B1   |...B2   |", "stage 1 |...F0|B0   |F1|B1   |F2|B2   |......"]
+    assert text.splitlines()[1:] == ["stage 0 |F0|F1|......B0   |F2|B1   |...B2   |",
+                                     "stage 1 |...F0|B0   |F1|B1   |F2|B2   |......"]
     with open(path, encoding="utf-8") as file:
         assert file.read().count(">2</text>") == 4
     for name, chunks, words in (("ZB-X", None, "ZB-V"), ("1F1B", 2, "1 model chunk"), ("ZB-V", 1, "2 model chunks")):

@@ -20,18 +20,18 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 class Pipeline:
     """Trains a model whose layers are divided over the ranks of a group, one batch a step.
 
-    chunks: this rank's module, or its modules where the schedule gives each rank several. With the schedule's
-    chunks_of(rank) they are model_chunks[number] for each number. A module takes the tensor that the one before it gives;
-    shapes and types are found at the first step, and again when a batch has another shape.
+    chunks: this rank's module, or a list of its modules where the schedule gives each rank several: those of the model
+    whose numbers are schedule.chunks_of(rank). A module takes the tensor that the one before it gives. Shapes and types
+    are found at the first step, and again when a batch has another shape.
     schedule: a name that pipeline_schedule() knows, for `microbatches` micro-batches, or what that returned.
-    loss: a function of the model's output and the targets of a micro-batch, which returns their mean loss; needed on the
-    rank of the model's last chunk, to train.
-    group: the ranks; None: the pipeline-parallel group of tutti.parallel.initialize(). batch_dim: the dimension of inputs,
-    targets and the model's outputs that counts samples.
+    loss: a function of the model's output and the targets of a micro-batch that returns their mean loss. The rank of
+    the model's last chunk needs it to train.
+    group: the ranks; None: the pipeline-parallel group of tutti.parallel.initialize().
+    batch_dim: the dimension of inputs, targets and the model's outputs that counts samples.
 
     A rank that raises ends the step on all: the others get an error that names it, and the group can be used no more.
-    What the ranks can compare before the step (schedules, a batch that does not divide, a module that cannot take what the
-    one before gives) raises on all ranks, and the group stays as it was.
+    What is compared before the step raises on all ranks, and the group stays as it was: schedules, a batch that does
+    not divide, a module that cannot take what the one before it gives.
     """
 
     def __init__(self, chunks: torch.nn.Module | Iterable[torch.nn.Module], *,
@@ -48,7 +48,7 @@ class Pipeline:
         self._forwards: _parallel.PipelineSchedule | None = None
         self._loss, self._batch_dim = loss, batch_dim
         self._chunks = [Chunk(module) for module in modules]
-        # The places of the model's first and last chunk among this rank's. (The step says if there are too few modules.)
+        # The places of the model's first and last chunk among this rank's. The step says if there are too few modules.
         numbers = schedule.chunks_of(self.group.rank)[:len(modules)]
         self._first = numbers.index(0) if 0 in numbers else None
         last = schedule.stages * schedule.chunks - 1
@@ -64,7 +64,7 @@ class Pipeline:
 
     @property
     def is_last(self) -> bool:
-        """Whether this rank has the model's last chunk, which gives the loss or the outputs. ZB-V's is on the first rank."""
+        """Whether this rank has the model's last chunk, which gives loss or outputs: by ZB-V, the first rank."""
         return self._last is not None
 
     def step(self, inputs: torch.Tensor | None = None, targets: torch.Tensor | None = None) -> torch.Tensor | None:
@@ -103,18 +103,17 @@ class Pipeline:
                 chunk.failure = error
         if taken != self._taken or any(chunk.failure is not None for chunk in self._chunks):
             runner.ask_again()
+        failure: Exception | None = None
         try:
             runner.run(schedule)
             self._taken = taken
             return [] if self._last is None else self._chunks[self._last].results
-        except Error:
-            for chunk in self._chunks:
-                if chunk.failure is not None:
-                    raise chunk.failure from None
-            raise
+        except Error as error:
+            failure = next((chunk.failure for chunk in self._chunks if chunk.failure is not None), error)
         finally:
             for chunk in self._chunks:
                 chunk.end()
+        raise failure
 
     def _make_runner(self, inputs: torch.Tensor | None) -> _parallel.Pipeline:
         modules = [chunk.module for chunk in self._chunks]
@@ -127,27 +126,28 @@ class Pipeline:
     def _divided(self, what: str, batch: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
         microbatches, dim = self.schedule.microbatches, self._batch_dim
         if not isinstance(batch, torch.Tensor) or batch.dim() <= dim:
-            kind = f"a tensor of {batch.dim()} dimensions" if isinstance(batch, torch.Tensor) else repr(batch)
-            raise InvalidArgumentError(f"{what} is {kind}: rank {self.group.rank} of the pipeline needs a tensor with the "
-                                       f"batch in dimension {dim}")
+            kind = (f"a tensor of {batch.dim()} dimensions" if isinstance(batch, torch.Tensor) else
+                    "None" if batch is None else f"a {type(batch).__name__}")
+            raise InvalidArgumentError(f"{what} is {kind}: rank {self.group.rank} of the pipeline needs a tensor with "
+                                       f"the batch in dimension {dim}")
         samples = batch.shape[dim]
         if samples == 0 or samples % microbatches:
-            raise InvalidArgumentError(f"{what} has {samples} samples in dimension {dim}, which {microbatches} micro-batches "
-                                       "do not divide")
+            raise InvalidArgumentError(f"{what} has {samples} samples in dimension {dim}, which {microbatches} "
+                                       "micro-batches do not divide")
         parts: tuple[torch.Tensor, ...] = batch.split(samples // microbatches, dim)
         return parts
 
     def _losses(self, targets: tuple[torch.Tensor, ...]) -> Callable[[int, torch.Tensor], torch.Tensor]:
         loss = self._loss
         if loss is None:
-            raise InvalidArgumentError(f"rank {self.group.rank} of the pipeline has the model's last chunk: it needs loss= to "
-                                       "train")
+            raise InvalidArgumentError(f"rank {self.group.rank} of the pipeline has the model's last chunk: it needs "
+                                       "loss= to train")
 
         def of(microbatch: int, output: torch.Tensor) -> torch.Tensor:
             value = loss(output, targets[microbatch])
             if value.numel() != 1:
-                raise InvalidArgumentError(f"the loss has the shape {list(value.shape)}: it must be one number, the mean of "
-                                           "its micro-batch")
+                raise InvalidArgumentError(f"the loss has the shape {list(value.shape)}: it must be one number, the "
+                                           "mean of its micro-batch")
             return value
 
         return of

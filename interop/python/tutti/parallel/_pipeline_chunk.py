@@ -19,7 +19,7 @@ def _said(spec: Spec) -> str:
 
 
 class Chunk:
-    """One batch's state of a module. Tensors that the passes get are the pipeline's memory, None at the model's ends."""
+    """A module, and its state in a batch. The passes get tensors over the pipeline's memory, None at the model's ends."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.module = module
@@ -60,7 +60,8 @@ class Chunk:
             return None
         if not isinstance(y, torch.Tensor) or not y.is_floating_point():
             given = _said((y.shape, y.dtype)) if isinstance(y, torch.Tensor) else f"a {type(y).__name__}"
-            raise InvalidArgumentError(f"a chunk gives {given}: between chunks it must be one tensor of floating-point numbers")
+            raise InvalidArgumentError(f"a chunk gives {given}: between chunks it must be one tensor of floating-point "
+                                       "numbers")
         return y.contiguous()
 
     def forward(self, microbatch: int, x: torch.Tensor | None, output: torch.Tensor | None) -> None:
@@ -80,8 +81,8 @@ class Chunk:
             return
         spec, needed = (y.shape, y.dtype), (output.shape, output.dtype)
         if spec != needed:
-            raise InvalidArgumentError(f"a chunk gives {_said(spec)} for micro-batch {microbatch}, but {_said(needed)} at the "
-                                       "start of the step")
+            raise InvalidArgumentError(f"a chunk gives {_said(spec)} for micro-batch {microbatch}, but gave "
+                                       f"{_said(needed)} when it was tried")
         output.copy_(result)
 
     def backward(self, microbatch: int, x: torch.Tensor | None, grad_output: torch.Tensor | None,

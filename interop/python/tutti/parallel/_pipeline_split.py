@@ -10,8 +10,8 @@ import torch
 
 Leaves = dict[torch.Tensor, None]  # a set in order
 
-# Newer versions of PyTorch begin a backward in the midst of a graph. Older ones compute the gradients between the layers
-# a second time for the second part.
+# Newer versions of PyTorch begin a backward in the midst of a graph. With older ones the second part computes the
+# gradients between the layers again.
 _BEGINS_ANYWHERE = "GradientEdge" in str(torch.autograd.backward.__annotations__)
 
 
@@ -65,8 +65,8 @@ class SplitBackward:
             if self._y.grad_fn is not None:
                 torch.autograd.backward(self._y, self._grad_y)
             return
-        # From a node that reaches a parameter alone, its gradient needs this node only. One that several nodes reach gets
-        # the sum of all ways from y.
+        # A parameter that one node alone reaches needs this node only. One that several nodes reach gets the sum of all
+        # ways from y.
         ways = Counter(leaf for leaves in self._ways.values() for leaf in leaves)
         alone = {leaf for leaf, count in ways.items() if count == 1 and _BEGINS_ANYWHERE}
         several = [leaf for leaf in ways if leaf not in alone]

@@ -37,7 +37,7 @@ struct TUTTI_API PipelineEnds {
   std::optional<TensorSpec> output;
 };
 
-// What this stage's chunk gives for each microbatch if it takes `takes`, which is nothing for the model's first chunk; the
+// What this stage's chunk gives for each microbatch if it takes `takes`. The model's first chunk takes nothing, its
 // last one gives nothing.
 using PipelineGives = std::function<std::optional<TensorSpec>(int chunk, const std::optional<TensorSpec>& takes)>;
 
@@ -79,9 +79,9 @@ class TUTTI_API PipelineParallel {
   PipelineParallel(ProcessGroup& group, std::optional<TensorSpec> input, std::optional<TensorSpec> output,
                    Allocate allocate = allocate_memory);
 
-  // Of chunks that do not know what they take and give: the first run asks the model's first chunk, then the next one with
-  // what that gives, and so on. All stages get an exception of `gives` as tuttiInvalidArgument, and its own one gets the
-  // exception itself.
+  // Of chunks that do not know what they take and give: the first run asks the model's first chunk, then the next one
+  // with what that gives, and so on. If `gives` throws, the exception passes there, and the other stages get
+  // tuttiInvalidArgument with its text.
   PipelineParallel(ProcessGroup& group, PipelineGives gives, Allocate allocate = allocate_memory);
   // The next run asks again. One stage's call is enough: that of the first one, whose microbatches have another shape.
   void ask_again() { asks_ = gives_ != nullptr; }

@@ -47,9 +47,9 @@ struct TUTTI_API PipelineExchange {
   bool operator==(const PipelineExchange&) const = default;
 };
 
-// Which of the model's chunks a stage holds. loop: its chunk c is number c * stages + stage, so that the last stage sends
-// to the first. v: every second chunk goes the other way, so that of two chunks the first stage has the model's first
-// and last, and the last stage two that follow each other. (The names of PyTorch's pipelining.)
+// Which of the model's chunks a stage holds. loop: its chunk c is number c * stages + stage, so that the last stage
+// sends to the first. v: every second chunk goes the other way, so that of two chunks the first stage has the model's
+// first and last, and the last stage two that follow each other. (The names of PyTorch's pipelining.)
 enum class PipelinePlacement { loop, v };
 
 struct TUTTI_API PipelineSchedule {
@@ -105,9 +105,9 @@ TUTTI_API PipelineSchedule zero_bubble_v(int stages, int microbatches);
 // The forwards of a schedule, in its order.
 TUTTI_API PipelineSchedule forward_only(const PipelineSchedule& schedule);
 
-// By the name in PyTorch or the paper: "GPipe", "1F1B", "Interleaved1F1B", "ZB-H1" or "ZB-V". The first two and ZB-H1 have
-// 1 chunk a stage, ZB-V has 2, and Interleaved1F1B has 2 unless `chunks` is given. Throws Error for another name, listing
-// these, and for another number of chunks than the schedule has.
+// By the name in PyTorch or the paper: "GPipe", "1F1B", "Interleaved1F1B", "ZB-H1" or "ZB-V". Interleaved1F1B has 2
+// chunks a stage unless `chunks` is given, ZB-V has 2, the others 1. Throws Error for another name, listing these, and
+// for another number of chunks than the schedule has.
 TUTTI_API PipelineSchedule get_schedule(const std::string& name, int stages, int microbatches,
                                         std::optional<int> chunks = std::nullopt);
 

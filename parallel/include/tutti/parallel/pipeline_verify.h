@@ -14,8 +14,9 @@ namespace tutti::parallel {
 
 struct TUTTI_API PipelineVerdict {
   // Empty: every stage does every microbatch's forward through each of its chunks exactly once and, later, its
-  // backward, at once or for the input and then for the weights, unless it has forwards only; every result is sent once, after it was made, and
-  // received before it is needed; every transfer carries what its receiver expects; no stage waits forever.
+  // backward, at once or for the input and then for the weights, unless the schedule has forwards only; every result is
+  // sent once, after it was made, and received before it is needed; every transfer carries what its receiver expects;
+  // no stage waits forever.
   std::string problem;
   // The most activations that a stage holds, one for each microbatch and chunk whose forward it has done, but not yet
   // all of its backward; by stage.
