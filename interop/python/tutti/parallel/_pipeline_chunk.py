@@ -19,7 +19,7 @@ def _said(spec: Spec) -> str:
 
 
 class Chunk:
-    """A module, and its state in a batch. The passes get tensors over the pipeline's memory, None at the model's ends."""
+    """A module, and its state in a batch. Passes get tensors over the pipeline's memory, None at the model's ends."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.module = module
