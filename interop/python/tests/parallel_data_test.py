@@ -33,9 +33,9 @@ def train(comm, options, microbatches, to_none):
         for step, expected in enumerate(losses):
             parts = mine(batch(step), comm.rank, comm.size).chunk(microbatches)
             total = 0
-            for i, part in enumerate(parts):
+            # As in a pipeline: all forward passes before the first backward pass.
+            for i, loss in enumerate([loss_of(ddp, part) / len(parts) for part in parts]):
                 with contextlib.nullcontext() if i + 1 == len(parts) else ddp.no_sync():
-                    loss = loss_of(ddp, part) / len(parts)
                     loss.backward()
                 total += loss.detach()
             assert sum(not torch.equal(one.grad, torch.zeros_like(one)) for one in ddp.parameters()) > 0

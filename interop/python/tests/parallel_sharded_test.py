@@ -19,13 +19,15 @@ CLOSE = {"rtol": 2e-4, "atol": 2e-5}
 FLOAT = 4  # bytes
 
 
-def train(fsdp, optimizer, group, steps, losses, microbatches=1, clip=None, synchronised=False):
+def train(fsdp, optimizer, group, steps, losses, microbatches=1, clip=None, how=""):
     for step in steps:
         parts = mine(batch(step), group.rank, group.size).chunk(microbatches)
         total = 0
+        # As in a pipeline: all forward passes before the first backward pass.
+        ahead = [loss_of(fsdp, part) for part in parts] if how == "pipelined" else []
         for i, part in enumerate(parts):
-            with contextlib.nullcontext() if synchronised or i + 1 == len(parts) else fsdp.no_sync():
-                loss = loss_of(fsdp, part) / len(parts)
+            with contextlib.nullcontext() if how == "synchronised" or i + 1 == len(parts) else fsdp.no_sync():
+                loss = (ahead[i] if ahead else loss_of(fsdp, part)) / len(parts)
                 loss.backward()
             total += loss.detach()
         if clip is not None:
@@ -49,7 +51,7 @@ def trains(comm, stage, shard_group_size, microbatches, how):
         fsdp = tp.FullyShardedDataParallel(module, units, stage=stage, shard_group_size=shard_group_size)
         assert len(list(fsdp.parameters())) == (6 if units else 4)
         train(fsdp, adam(fsdp.parameters()), p.data_context, range(4), losses, microbatches,
-              clip=0.1 if how == "clipped" else None, synchronised=how == "synchronised")
+              clip=0.1 if how == "clipped" else None, how=how)
         same_model(fsdp.state_dict(), plain)
         # A stage that shards parameters keeps no whole ones.
         whole = FLOAT * sum(one.numel() for one in plain.parameters())
@@ -64,7 +66,8 @@ def trains(comm, stage, shard_group_size, microbatches, how):
 
 @pytest.mark.parametrize("size, stage, shard_group_size, microbatches, how", [
     (1, 3, 0, 2, ""), (2, 1, 0, 2, ""), (2, 2, 0, 1, "tied"), (2, "FULL_SHARD", 0, 2, "clipped"),
-    (2, 1, 0, 2, "synchronised"), (2, 3, 0, 2, "synchronised"), (4, 1, 0, 1, "clipped"), (4, 2, 0, 2, "all in units"),
+    (2, 1, 0, 2, "synchronised"), (2, 3, 0, 2, "synchronised"), (2, 1, 0, 2, "pipelined"),
+    (2, 3, 0, 4, "pipelined"), (4, 1, 0, 1, "clipped"), (4, 2, 0, 2, "all in units"),
     (4, 3, 0, 1, "tied"), (4, 3, 2, 2, "clipped"), (4, 2, 1, 1, "")])
 def test_training_is_one_ranks(size, stage, shard_group_size, microbatches, how):
     ranks.run(size, trains, stage, shard_group_size, microbatches, how)
@@ -206,7 +209,8 @@ def goes_on(fsdp, optimizer, group, steps):
 
 def loads(comm, path, make_optimizer, stage, dtype):
     with tp.initialize(comm) as p:
-        fsdp = tp.FullyShardedDataParallel(model(seed=9, tied=True, dtype=dtype), stage=stage)
+        module = model(seed=9, tied=True, dtype=dtype)
+        fsdp = tp.FullyShardedDataParallel(module, list(module.blocks)[1:], stage=stage)  # other units, too
         optimizer = make_optimizer(fsdp.parameters())
         saved = torch.load(path)
         fsdp.load_state_dict(saved["model"])
