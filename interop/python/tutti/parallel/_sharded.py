@@ -60,11 +60,12 @@ class FullyShardedDataParallel(Replicas):
         self._share(one for one in module.parameters() if not one.requires_grad)
         self._share(iter(module.buffers()))
         self._accumulations = []
+        self._places: dict[int, tuple[Unit, int]] = {}
         for unit in self._units:
             for parameter in unit.parameters:
                 parameter.register_hook(functools.partial(self._begin_adding, unit))
                 self._accumulations.append(after_gradient(parameter, functools.partial(self._ready, unit)))
-            unit.shard_by(self._core)
+            unit.shard_by(self._core, self._places)
         self._compute = module.__call__ if self._root is None else self._computing(self._root, module.__call__)
         self._open: list[Unit] = []  # in backward, in the order in which they began, without the root
         self._step_begun = False  # gradients are added up in the shards
@@ -140,10 +141,10 @@ class FullyShardedDataParallel(Replicas):
     def _pack(self, tensor: torch.Tensor) -> Any:
         offset = int(tensor.storage_offset())
         address = tensor.data_ptr() - offset * tensor.element_size()
-        for unit in self._units:
-            if address in unit.places and tensor.dtype == unit.parameters[0].dtype:
-                return unit, unit.places[address], tensor.shape, tensor.stride(), offset
-        return tensor.detach()
+        unit, i = self._places.get(address, (None, 0))
+        if unit is None or tensor.dtype != unit.parameters[0].dtype:
+            return tensor.detach()
+        return unit, i, tensor.shape, tensor.stride(), offset
 
     def _unpack(self, packed: Any) -> torch.Tensor:
         if isinstance(packed, torch.Tensor):

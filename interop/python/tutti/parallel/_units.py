@@ -33,11 +33,12 @@ class Unit:
         self.in_forward = self.in_backward = False
         self.was_in_backward = False  # in this backward pass
         self.missing = 0  # gradients of this backward pass
-        self.places: dict[int, int] = {}  # parameters, by their memory's address, while they are there
         self._nothing = self.parameters[0].detach().new_empty(0)
 
-    def shard_by(self, core: _parallel.Sharded) -> None:
+    def shard_by(self, core: _parallel.Sharded, places: dict[int, tuple[Unit, int]]) -> None:
+        """places: gets the parameters that are there, by their memory's address."""
         self.core: Any = core
+        self._places = places
         data: Any
         self.grad: Any
         data, self.grad = self.core.shard(self.index)
@@ -47,13 +48,13 @@ class Unit:
     def _show(self) -> None:
         for i, parameter in enumerate(self.parameters):
             parameter.data = self.core.data(self.index, i)
-            self.places[parameter.data_ptr()] = i
+            self._places[parameter.data_ptr()] = self, i
 
     def _hide(self) -> None:
         """Parameters have no elements outside of the unit's passes, so that other uses fail."""
         for parameter in self.parameters:
+            self._places.pop(parameter.data_ptr(), None)
             parameter.data = self._nothing
-        self.places.clear()
 
     def begin_forward(self) -> None:
         self.core.pre_forward(self.index)
