@@ -1,6 +1,5 @@
 #include "tutti/parallel/host_compute.h"
 
-#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -51,7 +50,9 @@ void HostCompute::join_communication() {
   if (communication_stream_ != nullptr) check(tuttiStreamSynchronize(communication_stream_));
 }
 
-void HostCompute::zero(const Tensor& tensor) { std::memset(tensor.data, 0, tensor.bytes()); }
+void HostCompute::zero(const Tensor& tensor) {
+  if (tensor.count() > 0) std::memset(tensor.data, 0, tensor.bytes());
+}
 
 void HostCompute::matmul(Transposed transpose_a, const Tensor& a, Transposed transpose_b, const Tensor& b,
                          const Tensor& c, bool accumulate) {
