@@ -30,6 +30,11 @@ std::size_t Tensor::count() const {
   return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());
 }
 
+float* Tensor::floats() const {
+  require_type("a tensor of plain numbers", *this, tuttiFloat32);
+  return static_cast<float*>(data);
+}
+
 Tensor Tensor::chunk(std::size_t part, std::size_t parts) const {
   Tensor piece = *this;
   piece.shape.front() /= parts;

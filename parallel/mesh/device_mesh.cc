@@ -28,6 +28,12 @@ ProcessGroup& DeviceMesh::flattened(const std::vector<std::string>& axes) {
   return *group;
 }
 
+void DeviceMesh::close() {
+  for (const auto& [name, group] : groups_) {
+    if (group) group->close();
+  }
+}
+
 std::map<std::string, std::uint64_t> DeviceMesh::bytes_sent() const {
   std::map<std::string, std::uint64_t> bytes;
   for (const auto& [name, group] : groups_) {

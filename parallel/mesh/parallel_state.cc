@@ -129,6 +129,12 @@ ProcessGroup& ParallelState::get_embedding_group() {
   return *embedding_;
 }
 
+void ParallelState::close() {
+  if (embedding_) embedding_->close();
+  for (auto* const mesh : {&context_, &expert_, &dense_}) mesh->close();
+  world_.close();
+}
+
 std::map<std::string, std::uint64_t> ParallelState::bytes_sent() const {
   auto bytes = dense_.bytes_sent();
   bytes.merge(expert_.bytes_sent());

@@ -7,6 +7,7 @@
 #include <array>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "tutti/parallel/error.h"
 
@@ -83,8 +84,12 @@ ProcessGroup::ProcessGroup(ProcessGroup& world, std::string name, std::vector<in
   rank_ = static_cast<int>(place - ranks_.begin());
 }
 
-ProcessGroup::~ProcessGroup() {
-  if (world_ != nullptr && comm_ != nullptr) tuttiCommDestroy(comm_);
+ProcessGroup::~ProcessGroup() { close(); }
+
+void ProcessGroup::close() {
+  closed_ = true;
+  const auto comm = std::exchange(comm_, nullptr);
+  if (world_ != nullptr && comm != nullptr) tuttiCommDestroy(comm);
 }
 
 ProcessGroup::Invitation ProcessGroup::Exchange() {
@@ -127,6 +132,7 @@ void ProcessGroup::configure(const tuttiConfig_t& config) {
 
 tuttiComm_t ProcessGroup::comm() {
   if (comm_ != nullptr) return comm_;
+  if (closed_) throw Error(tuttiInvalidUsage, fmt::format("group \"{}\" is closed", name_));
   const auto invitation = Exchange();
   auto config = config_;
   config.name = name_.c_str();

@@ -157,6 +157,8 @@ def misfits(comm):
         for wrong in (lambda: tp.column_parallel_linear(numbers(ROWS, HIDDEN - 2), weight),
                       lambda: tp.scatter_to_sequence_parallel_region(numbers(ROWS - 1, HIDDEN)),
                       lambda: tp.column_parallel_linear(numbers(ROWS, HIDDEN).astype(np.complex64), weight),
+                      lambda: tp.column_parallel_linear(numbers(ROWS, HIDDEN).astype(np.float64), weight),
+                      lambda: tp.column_parallel_linear(numbers(ROWS, HIDDEN), weight.astype(np.float16)),
                       lambda: tp.current().group("tensor"),
                       lambda: tp.current().tensor.all_reduce(numbers(2), numbers(2), "mean")):
             with pytest.raises(tutti.InvalidArgumentError) as raised:
@@ -171,5 +173,7 @@ def test_what_does_not_fit_is_named_with_both_values():
         assert "is 10" in said[0] and "is 12" in said[0]
         assert "is 7" in said[1] and "(2)" in said[1]
         assert "complex64" in said[2]
-        assert "no group of the name tensor" in said[3]
-        assert "mean" in said[4] and "avg" in said[4]
+        assert "float64" in said[3] and "float32" in said[3]
+        assert "float16" in said[4] and "float32" in said[4]
+        assert "no group of the name tensor" in said[5]
+        assert "mean" in said[6] and "avg" in said[6]

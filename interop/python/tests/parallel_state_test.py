@@ -81,6 +81,8 @@ def closed(comm):
     p.close()
     with pytest.raises(tutti.InvalidUsageError, match="closed"):
         p.tensor  # noqa: B018
+    with pytest.raises(tutti.InvalidUsageError, match="group \"tp\" is closed"):
+        group.barrier()
 
 
 def test_close():

@@ -4,9 +4,11 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <tutti/parallel/p2p_communication.h>
 #include <tutti/parallel/parallel_state.h>
 
 #include <algorithm>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +25,8 @@ namespace tutti_python {
 namespace {
 
 using tutti::parallel::ModelParallelSizes;
+using tutti::parallel::P2P;
+using tutti::parallel::P2POp;
 using tutti::parallel::ParallelState;
 using tutti::parallel::ProcessGroup;
 
@@ -96,6 +100,22 @@ void BindGroup(nb::module_& module) {
             Freely(self, [&] { self.all_to_all(input, send_counts, output, receive_counts, StreamAt(stream)); });
           },
           nb::arg("send"), nb::arg("send_counts"), nb::arg("recv"), nb::arg("receive_counts"), nb::arg("stream") = 0)
+      .def(
+          "exchange",
+          [](ProcessGroup& self, const std::vector<std::pair<nb::object, int>>& sends,
+             const std::vector<std::pair<nb::object, int>>& receives, std::uintptr_t stream) {
+            std::list<Lent> lent;  // which cannot move
+            std::vector<P2POp> operations;
+            for (const auto& [array, peer] : sends) {
+              operations.push_back({P2P::isend, *lent.emplace_back(array, "what is sent"), peer});
+            }
+            for (const auto& [array, peer] : receives) {
+              operations.push_back({P2P::irecv, *lent.emplace_back(array, "what is received", Access::kWrite), peer});
+            }
+            Freely(self, [&] { batch_isend_irecv(self, operations, StreamAt(stream)); });
+          },
+          nb::arg("sends"), nb::arg("receives"), nb::arg("stream") = 0,
+          "Sends and receives, (array, rank of the group) each, that run together.")
       .def("barrier", [](ProcessGroup& self) { Freely(self, [&] { self.barrier(); }); })
       .def(
           "revoke", [](ProcessGroup& self) { self.revoke(); },
@@ -112,7 +132,7 @@ class State {
   }
 
   ParallelState& get() {
-    if (state_ == nullptr) Fail(tuttiInvalidUsage, "the groups are closed");
+    if (closed_) Fail(tuttiInvalidUsage, "the groups are closed");
     return *state_;
   }
   // By the names of Megatron's getters.
@@ -134,13 +154,15 @@ class State {
     Fail(tuttiInvalidArgument, "there is no group of the name " + name);
   }
   void Close() {
-    if (state_ != nullptr) LeaveExchanges();
+    if (std::exchange(closed_, true)) return;
+    LeaveExchanges();
     const nb::gil_scoped_release released;
-    state_.reset();
+    state_->close();  // a Group that Python still has says so
   }
 
  private:
   std::unique_ptr<ParallelState> state_;
+  bool closed_ = false;
 };
 
 void BindLayouts(nb::module_& module) {

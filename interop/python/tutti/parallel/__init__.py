@@ -24,12 +24,16 @@ from ._layers import (column_parallel_linear, column_parallel_linear_backward, c
                       reduce_from_tensor_model_parallel_region, reduce_scatter_to_sequence_parallel_region,
                       row_parallel_linear, row_parallel_linear_backward, scatter_to_sequence_parallel_region,
                       scatter_to_tensor_model_parallel_region, vocab_parallel_cross_entropy, vocab_parallel_embedding)
+from ._plan import Plan, plan
 from ._state import Group, Parallel, current, initialize, initialize_model_parallel
 
 # What needs PyTorch, which is imported when one of these is first used.
 _OF_PYTORCH = {"ColumnParallelLinear": "_modules", "RowParallelLinear": "_modules",
-               "VocabParallelEmbedding": "_modules", "ParallelMLP": "_modules", "MoELayer": "_moe_layer",
-               "Pipeline": "_pipeline", "DistributedDataParallel": "_data", "FullyShardedDataParallel": "_sharded"}
+               "VocabParallelEmbedding": "_modules", "LayerNorm": "_modules", "ParallelMLP": "_modules",
+               "ParallelAttention": "_modules", "MoELayer": "_moe_layer", "Pipeline": "_pipeline",
+               "DistributedDataParallel": "_data", "FullyShardedDataParallel": "_sharded",
+               "KeyValueCache": "_inference", "forward_through": "_inference", "whole_state_dict": "_division",
+               "load_whole_state_dict": "_division"}
 
 pipeline_schedule = _parallel.pipeline_schedule
 
@@ -41,11 +45,11 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"{__name__}.{_OF_PYTORCH[name]}"), name)
 
 
-__all__ = ["ContextParallelAttention", "Group", "MoEAlltoAllTokenDispatcher", "Parallel", "Routing",
+__all__ = ["ContextParallelAttention", "Group", "MoEAlltoAllTokenDispatcher", "Parallel", "Plan", "Routing",
            "column_parallel_linear", "column_parallel_linear_backward", "context_parallel_attention",
            "copy_to_tensor_model_parallel_region", "current", "gather_from_sequence_parallel_region",
            "gather_from_tensor_model_parallel_region", "gather_sequence", "initialize", "initialize_model_parallel",
-           "mix_heads", "pipeline_schedule", "positions", "reduce_from_tensor_model_parallel_region",
+           "mix_heads", "pipeline_schedule", "plan", "positions", "reduce_from_tensor_model_parallel_region",
            "reduce_scatter_to_sequence_parallel_region", "route", "row_parallel_linear", "row_parallel_linear_backward",
            "scatter_heads_gather_sequence", "scatter_sequence_gather_heads", "scatter_to_sequence_parallel_region",
            "scatter_to_tensor_model_parallel_region", "split_sequence", "vocab_parallel_cross_entropy",

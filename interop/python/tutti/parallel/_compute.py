@@ -38,6 +38,14 @@ def compute_for(array: Any) -> _parallel.Compute:
     return _computes[place]
 
 
+def stream_of(array: Any) -> int:
+    """The CUDA stream on which PyTorch computes with the tensor; 0: the host, at once."""
+    if not is_torch(array) or not array.is_cuda:
+        return 0
+    import torch
+    return int(torch.cuda.current_stream(array.device).cuda_stream)
+
+
 def empty(like: Any, shape: tuple[int, ...]) -> Any:
     """An array of the shape, in the kind, type and place of `like`; not initialised."""
     if is_torch(like):

@@ -12,8 +12,8 @@ from typing import Any, Sequence
 
 from .. import _parallel
 from .._errors import InvalidArgumentError
-from ._compute import compute_for, empty, is_torch
-from ._layers import _plain, _stream_of, divided
+from ._compute import compute_for, empty, is_torch, stream_of
+from ._layers import _plain, divided
 from ._state import Group, current
 
 _attentions: dict[Any, _parallel.AttentionCompute] = {}
@@ -126,7 +126,7 @@ def gather_sequence(x: Any, placement: str = "zigzag", *, sequence: int | None =
     row = 1
     for extent in front.shape[1:]:
         row *= extent
-    group.all_gather_v(front, [len(part) * row for part in parts], received, _stream_of(front))
+    group.all_gather_v(front, [len(part) * row for part in parts], received, stream_of(front))
     whole[_index(x, [position for part in parts for position in part])] = received
     return whole.movedim(0, dim) if is_torch(x) else _moved(whole, 0, dim)
 

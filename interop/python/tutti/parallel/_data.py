@@ -11,8 +11,7 @@ from torch import nn
 
 from .. import _parallel
 from .._errors import InvalidArgumentError, InvalidUsageError
-from ._compute import compute_for
-from ._layers import _stream_of
+from ._compute import compute_for, stream_of
 from ._state import Group, current
 
 _MIB = 1 << 20
@@ -73,7 +72,7 @@ class Replicas(nn.Module):
         """What has no gradients is rank 0's at the beginning."""
         if self.group.size > 1:
             for tensor in tensors:
-                self.group.broadcast(tensor.detach(), 0, _stream_of(tensor))
+                self.group.broadcast(tensor.detach(), 0, stream_of(tensor))
 
 
 class _Bucketed:
@@ -183,8 +182,21 @@ class DistributedDataParallel(Replicas):
             part.core.mark_ready(i)
         self._late.clear()
         if synchronises:
-            for part in self._parts:
-                part.core.finish_gradients()
-                if self._find_unused:
-                    part.forget_unused()
+            self._finish()
         self._in_backward = False
+
+    def _finish(self) -> None:
+        for part in self._parts:
+            part.core.finish_gradients()
+            if self._find_unused:
+                part.forget_unused()
+
+    def average_gradients(self) -> None:
+        """Averages what backward passes inside no_sync() have added up, such as those of a pipeline's step.
+
+        All ranks call it, after passes that gave every parameter its gradient, or zeros.
+        """
+        self._require_whole_passes()
+        for part in self._parts:
+            part.begin(True)
+        self._finish()

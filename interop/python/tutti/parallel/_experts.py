@@ -150,11 +150,15 @@ class MoEAlltoAllTokenDispatcher:
         self._made: dict[Any, _parallel.Dispatcher] = {}  # by the tokens' type and place
         self._for(array.array("f"))  # ranks compare their arguments now
 
+    def experts_of(self, rank: int) -> range:
+        """The experts that a rank of the group has."""
+        first, end = (_parallel.first_expert(self.num_experts, self.group.size, rank + i) for i in (0, 1))
+        return range(first, end)
+
     @property
     def local_experts(self) -> range:
         """The experts that this rank has."""
-        first, end = (_parallel.first_expert(self.num_experts, self.group.size, self.group.rank + i) for i in (0, 1))
-        return range(first, end)
+        return self.experts_of(self.group.rank)
 
     def _for(self, tokens: Any) -> _parallel.Dispatcher:
         key = (tokens.dtype, tokens.device) if is_torch(tokens) else getattr(tokens, "dtype", None)

@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 from .. import _parallel
 from .._errors import InvalidArgumentError
-from ._compute import compute_for, empty, is_torch, zeros
+from ._compute import compute_for, empty, is_torch, stream_of, zeros
 from ._state import Group, current
 
 
@@ -41,15 +41,8 @@ def _same(group: Group, x: Any) -> Any:
 def _reduce(group: Group, x: Any) -> Any:
     x = _plain(x)
     result = empty(x, x.shape)
-    group.all_reduce(x, result, "sum", _stream_of(x))
+    group.all_reduce(x, result, "sum", stream_of(x))
     return result
-
-
-def _stream_of(x: Any) -> int:
-    if not is_torch(x) or not x.is_cuda:
-        return 0
-    import torch
-    return torch.cuda.current_stream(x.device).cuda_stream
 
 
 def _mapping(call: Callable[..., None], shape_of: Callable[[tuple[int, ...], int], tuple[int, ...]]) -> Callable[..., Any]:

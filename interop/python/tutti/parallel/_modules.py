@@ -8,12 +8,12 @@ from typing import Callable
 import torch
 from torch import nn
 
-from ._layers import (column_parallel_linear, divided, row_parallel_linear, vocab_parallel_cross_entropy,
+from ._inference import LayerCache
+from ._context import context_parallel_attention
+from ._division import divided_parameter
+from ._layers import (column_parallel_linear, copy_to_tensor_model_parallel_region, divided, row_parallel_linear,
                       vocab_parallel_embedding)
 from ._state import Group, current
-
-__all__ = ["ColumnParallelLinear", "ParallelAttention", "ParallelMLP", "RowParallelLinear", "VocabParallelEmbedding",
-           "vocab_parallel_cross_entropy"]
 
 Init = Callable[[torch.Tensor], object]
 
@@ -24,8 +24,8 @@ def _group(group: Group | None) -> Group:
 
 def _part_of(whole: torch.Tensor, dim: int, group: Group) -> nn.Parameter:
     """This rank's part of a weight. All ranks make the whole one, so that a seed gives one model, however it is split."""
-    divided("a weight's dimension", whole.shape[dim], "tensor_parallel_size", group.size)
-    return nn.Parameter(whole.chunk(group.size, dim)[group.rank].clone())
+    part = divided("a weight's dimension", whole.shape[dim], "tensor_parallel_size", group.size)
+    return divided_parameter(whole, dim, group, [part] * group.size)
 
 
 def _default_init(weight: torch.Tensor) -> object:
@@ -42,7 +42,7 @@ class ColumnParallelLinear(nn.Module):
         whole = torch.empty(output_size, input_size)
         init_method(whole)
         self.weight = _part_of(whole, 0, self.group)
-        self.bias = nn.Parameter(torch.zeros(self.weight.shape[0])) if bias else None
+        self.bias = _part_of(torch.zeros(output_size), 0, self.group) if bias else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return column_parallel_linear(x, self.weight, self.bias, gather_output=self.gather_output,
@@ -95,3 +95,53 @@ class ParallelMLP(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.down(nn.functional.gelu(self.up(x)))
+
+
+class LayerNorm(nn.LayerNorm):
+    """PyTorch's. sequence_parallel: the input is this rank's part of the sequence, so gradients are summed over the group."""
+
+    def __init__(self, hidden_size: int, *, sequence_parallel: bool = False, group: Group | None = None) -> None:
+        super().__init__(hidden_size)
+        self.group, self.sequence_parallel = _group(group), sequence_parallel
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight, bias = self.weight, self.bias
+        if self.sequence_parallel:
+            weight, bias = (copy_to_tensor_model_parallel_region(one, self.group) for one in (weight, bias))
+        return nn.functional.layer_norm(x, self.normalized_shape, weight, bias, self.eps)
+
+
+class ParallelAttention(nn.Module):
+    """Megatron's: heads are divided over the tensor-parallel group, and the sequence over the context-parallel one.
+
+    x [sequence, batch, hidden_size]. kv_heads: of keys and values, each for equally many heads; None: as many as heads.
+    With a cache, x has the tokens that follow those in it, which they see (KeyValueCache).
+    """
+
+    def __init__(self, hidden_size: int, heads: int, kv_heads: int | None = None, *, sequence_parallel: bool = False,
+                 group: Group | None = None, init_method: Init = _default_init, bias: bool = True) -> None:
+        super().__init__()
+        group = _group(group)
+        kv_heads = heads if kv_heads is None else kv_heads
+        self.width = divided("hidden_size", hidden_size, "the number of heads", heads)
+        self.queries = divided("the number of heads", heads, "the number of key-value heads", kv_heads)
+        self.kv_heads = divided("the number of key-value heads", kv_heads, "tensor_parallel_size", group.size)
+        self.qkv = ColumnParallelLinear(hidden_size, (heads + 2 * kv_heads) * self.width, bias, group=group,
+                                        sequence_parallel=sequence_parallel, init_method=init_method)
+        self.out = RowParallelLinear(hidden_size, hidden_size, bias, group=group, sequence_parallel=sequence_parallel,
+                                     init_method=init_method)
+
+    def forward(self, x: torch.Tensor, cache: LayerCache | None = None, *, sequence: int | None = None) -> torch.Tensor:
+        """sequence: the length of the whole, if the context-parallel ranks do not divide it."""
+        mixed = self.qkv(x)  # for each key-value head its queries, the key and the value
+        mixed = mixed.view(*mixed.shape[:2], self.kv_heads, self.queries + 2, self.width)
+        if cache is not None:
+            y = cache.attend(mixed)
+        elif current().context.size > 1:
+            y = context_parallel_attention(mixed, sequence=sequence)
+        else:
+            q, k, v = (one.flatten(2, 3).permute(1, 2, 0, 3) for one in
+                       (mixed[..., :-2, :], mixed[..., -2:-1, :], mixed[..., -1:, :]))
+            k, v = (one.repeat_interleave(self.queries, 1) for one in (k, v))
+            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).permute(2, 0, 1, 3)
+        return self.out(y.reshape(*y.shape[:2], -1))

@@ -33,6 +33,9 @@ class TUTTI_API DeviceMesh {
   // The group along several axes, as if they were one.
   ProcessGroup& flattened(const std::vector<std::string>& axes);
 
+  // Closes all groups.
+  void close();
+
   // Payload that this rank has sent by each group.
   std::map<std::string, std::uint64_t> bytes_sent() const;
 

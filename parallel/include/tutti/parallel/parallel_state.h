@@ -103,6 +103,8 @@ class TUTTI_API ParallelState {
   int get_expert_data_parallel_world_size() const { return expert_.size("dp"); }
   int get_expert_data_parallel_rank() const { return expert_.local_rank("dp"); }
 
+  // Closes all groups: who still has one gets an Error from its calls.
+  void close();
   // How the groups' communicators are made.
   const tuttiConfig_t& config() const { return config_; }
   // Payload that this rank has sent by all these groups, by name.

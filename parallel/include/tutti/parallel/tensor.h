@@ -36,8 +36,8 @@ struct TUTTI_API Tensor {
   std::size_t rows() const { return columns() == 0 ? 0 : count() / columns(); }
   // Part `part` of `parts` equal ones along the first dimension. REQUIRES: it divides.
   Tensor chunk(std::size_t part, std::size_t parts) const;
-  // REQUIRES: dtype is tuttiFloat32 on the host.
-  float* floats() const { return static_cast<float*>(data); }
+  // Throws Error unless dtype is tuttiFloat32. The numbers may be on a device.
+  float* floats() const;
 };
 
 // Throws Error (tuttiInvalidArgument) naming `what` and both values unless they are equal.
