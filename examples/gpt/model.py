@@ -48,6 +48,7 @@ class Block(nn.Module):
     def __init__(self, sizes: argparse.Namespace, sequence_parallel: bool) -> None:
         super().__init__()
         how = {"sequence_parallel": sequence_parallel}
+        self.length = sizes.length
         self.before_attention = tp.LayerNorm(sizes.hidden, **how)
         self.attention = tp.ParallelAttention(sizes.hidden, sizes.heads, sizes.kv_heads, **how)
         self.before_mlp = tp.LayerNorm(sizes.hidden, **how)
@@ -57,7 +58,7 @@ class Block(nn.Module):
             self.mlp = tp.ParallelMLP(sizes.hidden, 4 * sizes.hidden, **how)
 
     def forward(self, x: torch.Tensor, cache=None) -> torch.Tensor:
-        x = x + self.attention(self.before_attention(x), cache)
+        x = x + self.attention(self.before_attention(x), cache, sequence=self.length)
         return x + self.mlp(self.before_mlp(x))
 
 

@@ -13,10 +13,6 @@ import model as gpt
 import tutti.parallel as tp
 
 
-def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    return tp.vocab_parallel_cross_entropy(logits, targets).mean()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     gpt.add_flags(parser)
@@ -40,6 +36,12 @@ def main() -> None:
         model = torch.nn.ModuleList(gpt.Stage(arguments, *bounds, arguments.sequence_parallel) for bounds in layers)
         model.to(arguments.device)
         replicas = tp.DistributedDataParallel(model)
+
+        def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            # Parts of a context may have different lengths: the mean over ranks of these is the mean over tokens.
+            tokens = arguments.length * targets.shape[1] / parallel.context.size
+            return tp.vocab_parallel_cross_entropy(logits, targets).sum() / tokens
+
         pipeline = tp.Pipeline(list(model), schedule=schedule, loss=loss_of, batch_dim=1)
         optimizer = torch.optim.Adam(model.parameters(), arguments.rate, eps=1e-5)
 
