@@ -76,18 +76,25 @@ def serve(engine: Engine, requests: list[Request], slots: int, tokens: int) -> t
     return step, seconds
 
 
-def main() -> None:
+def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="what train.py --save has written; an empty name: a model that knows nothing")
     gpt.add_flags(parser)
     parser.add_argument("--tokens", type=int, default=32, help="to generate for each request")
     parser.add_argument("--requests", type=int, default=len(PROMPTS))
     parser.add_argument("--slots", type=int, default=4, help="sequences that a replica runs at a time")
-    arguments = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def generate(arguments: argparse.Namespace, comm=None) -> list[bytes]:
+    """Serves the requests, and returns the texts, prompts included."""
     saved = torch.load(arguments.model) if arguments.model else None
     if saved:
         vars(arguments).update(saved["sizes"])
-    with gpt.initialize(arguments) as parallel:
+    longest = max(len(prompt) for prompt in PROMPTS) + arguments.tokens
+    if longest > arguments.length:
+        raise SystemExit(f"a text would have {longest} tokens, but the model's --length is {arguments.length}")
+    with gpt.initialize(arguments, comm) as parallel:
         engine = Engine(arguments, parallel, arguments.slots)
         if saved:
             tp.load_whole_state_dict(engine.stage, saved["state"])
@@ -95,16 +102,15 @@ def main() -> None:
                  for number in range(arguments.requests)]
         mine = every[parallel.data.rank::parallel.data.size]
         steps, seconds = serve(engine, mine, arguments.slots, arguments.tokens)
-        for replica in parallel.comm.all_gather_object([(one.number, one.prompt, one.tokens) for one in mine]):
-            every_text = {number: bytes(prompt + tokens).decode(errors="replace") for number, prompt, tokens in replica}
-            for one in every:
-                one.prompt = every_text.get(one.number, one.prompt)
+        done = {one.number: bytes(one.prompt + one.tokens) for one in mine}
+        texts = {number: text for part in parallel.comm.all_gather_object(done) for number, text in part.items()}
         if parallel.comm.rank == 0:
-            for one in every:
-                print(f"{one.number}: {one.prompt!r}")
+            for number in sorted(texts):
+                print(f"{number}: {texts[number].decode(errors='replace')!r}")
             middle = sorted(seconds)[len(seconds) // 2] * 1e6
             print(f"# {steps} steps; {middle:.0f} us a step, the median of {len(seconds)}")
+    return [texts[number] for number in sorted(texts)]
 
 
 if __name__ == "__main__":
-    main()
+    generate(parse())

@@ -33,13 +33,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
 
 
-def initialize(arguments: argparse.Namespace, **more) -> tp.Parallel:
-    """The groups that the flags ask for."""
-    return tp.initialize(tensor_parallel_size=arguments.tensor_parallel_size,
+def initialize(arguments: argparse.Namespace, comm=None) -> tp.Parallel:
+    """The groups that the flags ask for; comm: the job's communicator, if it has been made."""
+    return tp.initialize(comm, tensor_parallel_size=arguments.tensor_parallel_size,
                          pipeline_parallel_size=arguments.pipeline_parallel_size,
                          data_parallel_size=arguments.data_parallel_size,
                          context_parallel_size=arguments.context_parallel_size,
-                         enable_expert_parallel=arguments.enable_expert_parallel, **more)
+                         enable_expert_parallel=arguments.enable_expert_parallel)
 
 
 class Block(nn.Module):

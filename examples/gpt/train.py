@@ -13,10 +13,11 @@ import model as gpt
 import tutti.parallel as tp
 
 
-def main() -> None:
+def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     gpt.add_flags(parser)
-    parser.add_argument("--sequence-parallel", action="store_true", help="with tensor parallelism: norms see parts of a sequence")
+    parser.add_argument("--sequence-parallel", action="store_true",
+                        help="with tensor parallelism: norms see parts of a sequence")
     parser.add_argument("--schedule", default="1F1B", help="of the pipeline: GPipe, 1F1B, Interleaved1F1B, ZB-H1 or ZB-V")
     parser.add_argument("--chunks", type=int, default=None, help="of the model, a pipeline stage: for Interleaved1F1B")
     parser.add_argument("--microbatches", type=int, default=4)
@@ -24,9 +25,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--save", help="the file for the whole model")
-    arguments = parser.parse_args()
-    text = gpt.text()
-    with gpt.initialize(arguments) as parallel:
+    return parser.parse_args(words)
+
+
+def train(arguments: argparse.Namespace, comm=None) -> list[float]:
+    """Trains, and returns the losses of the steps."""
+    text, history = gpt.text(), []
+    with gpt.initialize(arguments, comm) as parallel:
         if parallel.comm.rank == 0:
             print(parallel.draw())
         stages = parallel.pipeline.size
@@ -53,7 +58,7 @@ def main() -> None:
         for step in range(arguments.steps):
             began = time.perf_counter()
             starts = torch.randint(len(text) - arguments.length, (arguments.batch,), generator=chooser)[mine]
-            at = (starts + places[:, None])
+            at = starts + places[:, None]
             optimizer.zero_grad()
             with replicas.no_sync():  # the micro-batches' gradients are added up first
                 loss = pipeline.step(text[at].to(arguments.device), text[at + 1].to(arguments.device))
@@ -61,16 +66,23 @@ def main() -> None:
             optimizer.step()
             losses = [one for one in parallel.comm.all_gather_object(None if loss is None else loss.item())
                       if one is not None]
+            history.append(sum(losses) / len(losses))
             if parallel.comm.rank == 0:
                 milliseconds = 1e3 * (time.perf_counter() - began)
-                print(f"step {step:3}  loss {sum(losses) / len(losses):.6f}  # {milliseconds:.1f} ms")
+                print(f"step {step:3}  loss {history[-1]:.6f}  # {milliseconds:.1f} ms")
         if arguments.save:
-            state = {name: value for chunk in model for name, value in tp.whole_state_dict(chunk).items()}
-            whole = {name: value for part in parallel.comm.all_gather_object(state) for name, value in part.items()}
-            if parallel.comm.rank == 0:
-                sizes = ("layers", "hidden", "heads", "kv_heads", "experts", "topk", "length")
-                torch.save({"sizes": {name: getattr(arguments, name) for name in sizes}, "state": whole}, arguments.save)
+            save(arguments, parallel, model)
+    return history
+
+
+def save(arguments: argparse.Namespace, parallel: tp.Parallel, model: torch.nn.ModuleList) -> None:
+    """Writes the whole model, however it is split."""
+    state = {name: value for chunk in model for name, value in tp.whole_state_dict(chunk).items()}
+    whole = {name: value for part in parallel.comm.all_gather_object(state) for name, value in part.items()}
+    if parallel.comm.rank == 0:
+        sizes = ("layers", "hidden", "heads", "kv_heads", "experts", "topk", "length")
+        torch.save({"sizes": {name: getattr(arguments, name) for name in sizes}, "state": whole}, arguments.save)
 
 
 if __name__ == "__main__":
-    main()
+    train(parse())

@@ -2,6 +2,17 @@ import pytest
 
 import tutti
 
+try:
+    import torch
+except ImportError:
+    pass
+else:
+    # PyTorch imports much at its first backward pass and its first optimiser: here once, and not in every forked rank.
+    torch.set_num_threads(1)
+    _parameter = torch.nn.Parameter(torch.ones(1))
+    (_parameter * 1).backward(torch.ones(1))
+    torch.optim.Adam([_parameter])
+
 
 @pytest.fixture
 def alone(monkeypatch):

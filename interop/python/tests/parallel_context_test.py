@@ -1,6 +1,5 @@
 """Attention over split sequences beside one rank's, on NumPy's arrays and PyTorch's tensors."""
 
-import contextlib
 import os
 import pathlib
 import re
@@ -17,10 +16,6 @@ import tutti
 
 pytest.importorskip("tutti.parallel", exc_type=ImportError)
 import tutti.parallel as tp  # noqa: E402
-
-# The first backward imports this, and 400 other modules. Here they are imported once, not in each rank.
-with contextlib.suppress(ImportError):
-    import torch.fx.experimental.symbolic_shapes  # noqa: F401
 
 BATCH, HEADS, KV_HEADS, WIDTH = 2, 8, 4, 5
 # Ranks that exchange heads, and ranks of a ring.

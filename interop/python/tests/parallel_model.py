@@ -3,8 +3,6 @@
 import torch
 from torch import nn
 
-torch.optim.SGD([torch.zeros(1)], lr=1)  # imports for seconds what each rank would import again
-
 VOCABULARY, HIDDEN, LENGTH, BATCH = 29, 10, 7, 8  # BATCH sequences are divided over the ranks
 
 

@@ -11,19 +11,24 @@ tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 shift 3
 
 TUTTI_LIBRARY=$library PYTHON=$python "$tests/../../../scripts/release/wheels.sh" "$build"
-# Debian's PyTorch is tested, too, where it is installed.
-[ -x "$build/tests/bin/python" ] || "$python" -m venv --system-site-packages "$build/tests"
-"$build/tests/bin/pip" install --quiet --disable-pip-version-check pytest numpy ml_dtypes mypy || {
-  echo "pytest, NumPy, ml_dtypes or mypy cannot be installed from PyPI"
+# Debian's PyTorch is tested, too, where it is installed. It takes arrays of Debian's NumPy only, which tutti.parallel's
+# tests need; the others have the newest NumPy.
+case ${1:-} in
+  parallel_*) environment=$build/parallel_tests packages=(pytest) ;;
+  *) environment=$build/tests packages=(pytest numpy ml_dtypes mypy) ;;
+esac
+[ -x "$environment/bin/python" ] || "$python" -m venv --system-site-packages "$environment"
+"$environment/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}" || {
+  echo "${packages[*]} cannot be installed from PyPI"
   exit 77
 }
-"$build/tests/bin/pip" install --quiet --disable-pip-version-check 'ray>=2.56' ||
+[ ${#packages[@]} -eq 1 ] || "$environment/bin/pip" install --quiet --disable-pip-version-check 'ray>=2.56' ||
   echo "Ray cannot be installed from PyPI for this Python: its tests are skipped"
-"$build/tests/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
+"$environment/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
   --find-links "$build/wheels" tutti
 cd "$tests"
 # Where documents_test.py finds the program that starts ranks, and the wheels.
 export TUTTI_BUILD="${library%/*}" TUTTI_WHEELS="$build/wheels"
 # In a build tree, the folder of libtutti.so also has the fake GPU's driver.
 export TUTTI_FAKE_GPU="${TUTTI_FAKE_GPU-$(dirname "$library")/testing/fake_gpu}"
-PYTHONDONTWRITEBYTECODE=1 exec "$build/tests/bin/python" -m pytest -q -p no:cacheprovider "$@"
+PYTHONDONTWRITEBYTECODE=1 exec "$environment/bin/python" -m pytest -q -p no:cacheprovider "$@"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import torch
 from torch import nn
@@ -24,8 +24,8 @@ class Division(NamedTuple):
 
 def divided_parameter(whole: torch.Tensor, dim: int, group: Group, sizes: Sequence[int]) -> nn.Parameter:
     """This rank's part of a parameter, which remembers the division."""
-    parameter = nn.Parameter(whole.split(list(sizes), dim)[group.rank].clone())
-    parameter.divisions = [Division(dim, group, list(sizes))]  # type: ignore[attr-defined]
+    parameter: Any = nn.Parameter(whole.split(list(sizes), dim)[group.rank].clone())
+    parameter.divisions = [Division(dim, group, list(sizes))]
     return parameter
 
 

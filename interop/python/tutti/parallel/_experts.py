@@ -190,6 +190,7 @@ class MoEAlltoAllTokenDispatcher:
         return self._begun(exchange, tokens)
 
     def dispatch_end(self, exchange: Dispatch) -> Any:
+        """What dispatch returns, of what dispatch_begin began."""
         return self._ended(exchange, None)
 
     def dispatch(self, tokens: Any, handle: DispatchHandle) -> Any:
@@ -207,6 +208,7 @@ class MoEAlltoAllTokenDispatcher:
         return self._begun(exchange, expert_rows)
 
     def combine_end(self, exchange: Combine) -> Any:
+        """What combine returns, of what combine_begin began."""
         return self._ended(exchange, exchange.weights)
 
     def combine(self, expert_rows: Any, weights: Any, handle: DispatchHandle) -> Any:

@@ -7,6 +7,7 @@ from typing import Callable
 
 import torch
 
+from .._errors import InvalidArgumentError
 from ._compute import stream_of
 from ._layers import divided
 from ._state import Group, current
@@ -30,6 +31,7 @@ class KeyValueCache:
         self.context = current().context if context is None else context
         heads = divided("the number of key-value heads", kv_heads, "tensor_parallel_size", tensor.size)
         rows = -(-length // self.context.size)
+        self.length = length
         self.memory = torch.zeros(layers, 2, slots, rows, heads, width, dtype=dtype, device=device)
 
     def place(self, slots: torch.Tensor, starts: torch.Tensor) -> None:
@@ -37,6 +39,7 @@ class KeyValueCache:
         self.slots, self.starts = slots, starts
 
     def layer(self, number: int) -> LayerCache:
+        """The part of the rank's layer `number`, from 0."""
         return LayerCache(self, self.memory[number])
 
 
@@ -53,6 +56,9 @@ class LayerCache:
         same number of tokens of each sequence. The result is [tokens, batch, kv_heads, queries, width].
         """
         cache, context = self._cache, self._cache.context
+        longest = int(cache.starts.max()) + mixed.shape[0]
+        if longest > cache.length:
+            raise InvalidArgumentError(f"a sequence would have {longest} tokens, but the cache has room for {cache.length}")
         queries, keys, values = mixed[..., :-2, :], mixed[..., -2, :], mixed[..., -1, :]
         tokens = torch.arange(mixed.shape[0], device=mixed.device)
         positions = cache.starts + tokens[:, None]  # [tokens, batch]
@@ -62,7 +68,6 @@ class LayerCache:
         self._keys[slots, rows] = keys[mine]
         self._values[slots, rows] = values[mine]
 
-        longest = int(cache.starts.max()) + mixed.shape[0]
         seen = max(0, -(-(longest - context.rank) // context.size))
         held = torch.arange(seen, device=mixed.device) * context.size + context.rank  # positions of the rows
         scores = torch.einsum("sbhgd,blhd->bhgsl", queries, self._keys[cache.slots, :seen]) * mixed.shape[-1] ** -0.5

@@ -111,6 +111,15 @@ class LayerNorm(nn.LayerNorm):
         return nn.functional.layer_norm(x, self.normalized_shape, weight, bias, self.eps)
 
 
+def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Causal attention of [batch, heads, sequence, width]."""
+    if hasattr(nn.functional, "scaled_dot_product_attention"):  # since PyTorch 2.0
+        return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+    return scores.masked_fill(later, -torch.inf).softmax(-1) @ v
+
+
 class ParallelAttention(nn.Module):
     """Megatron's: heads are divided over the tensor-parallel group, and the sequence over the context-parallel one.
 
@@ -143,5 +152,5 @@ class ParallelAttention(nn.Module):
             q, k, v = (one.flatten(2, 3).permute(1, 2, 0, 3) for one in
                        (mixed[..., :-2, :], mixed[..., -2:-1, :], mixed[..., -1:, :]))
             k, v = (one.repeat_interleave(self.queries, 1) for one in (k, v))
-            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).permute(2, 0, 1, 3)
+            y = _attention(q, k, v).permute(2, 0, 1, 3)
         return self.out(y.reshape(*y.shape[:2], -1))

@@ -74,7 +74,8 @@ class SplitBackward:
             torch.autograd.backward(self._y, self._grad_y, retain_graph=True, inputs=several)
         for node, grads in self._grads.items():
             leaves = [leaf for leaf in self._ways[node] if leaf in alone]
-            edges = [(torch.autograd.graph.GradientEdge(node, place), grad) for place, grad in enumerate(grads)
+            edge_of = getattr(torch.autograd.graph, "GradientEdge")  # which older versions lack
+            edges = [(edge_of(node, place), grad) for place, grad in enumerate(grads)
                      if grad is not None]
             if leaves and edges:
                 torch.autograd.backward([edge for edge, _ in edges], [grad for _, grad in edges], inputs=leaves)

@@ -229,7 +229,7 @@ class FullyShardedDataParallel(Replicas):
         grads = [unit.shard.grad for unit in self._units if unit.shard.grad is not None]
         squares = sum((grad.square().sum() for grad in grads), self._units[0].shard.new_zeros(()))
         replicas = self.group.size // self._shard_group_size
-        norm: torch.Tensor = (_reduce(self.group, squares) / replicas).sqrt()
+        norm: Any = (_reduce(self.group, squares) / replicas).sqrt()
         for grad in grads:
             grad.mul_((max_norm / (norm + _NORM_EPSILON)).clamp(max=1))
         return norm

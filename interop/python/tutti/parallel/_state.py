@@ -126,9 +126,10 @@ class Parallel:
         """The same ranks as a group of torch.distributed, of its default backend. Every rank calls it, in one order."""
         import torch.distributed
         layout, axes = _AXES[name]
+        new_group: Any = torch.distributed.new_group
         mine = None
         for ranks in getattr(self._layouts, layout).groups(list(axes)):
-            group = torch.distributed.new_group(ranks)
+            group = new_group(ranks)
             if self.comm.rank in ranks:
                 mine = group
         return mine

@@ -63,7 +63,7 @@ class TorchAttention:
             old_sum, old_maximum = _by_lane(sums[queries], lanes), _by_lane(maxima[queries], lanes)
             maximum = torch.maximum(old_maximum.masked_fill(old_sum == 0, -torch.inf), scores.amax(2, keepdim=True))
             # The sums so far are relative to their maximum. Nothing has been seen: they are zeros, and stay so.
-            factor = torch.where(old_sum == 0, torch.zeros_like(old_sum), torch.exp(old_maximum - maximum))
+            factor = torch.where(old_sum.eq(0), torch.zeros_like(old_sum), torch.exp(old_maximum - maximum))
             weights = scores.sub_(maximum).exp_()
             self._set(sums[queries], old_sum * factor + weights.sum(2, keepdim=True))
             self._set(maxima[queries], maximum)
