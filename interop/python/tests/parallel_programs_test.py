@@ -1,6 +1,7 @@
 """examples/gpt: every split has one rank's losses and one rank's tokens. `pytest -s` prints how close they are."""
 
 import pathlib
+import re
 import sys
 
 import pytest
@@ -73,3 +74,14 @@ def test_a_model_that_one_split_saved_is_loaded_by_another(tmp_path):
     alone, = ranks.run(1, generated, file)
     assert ranks.run(3, generated, f"{file} -pp 3")[0] == alone
     assert ranks.run(2, generated, f"{file} -tp 2")[0] == alone
+
+
+def block_of_page(comm, text):
+    exec(text.replace("initialize(", "initialize(comm, "), {"comm": comm})  # the job has been joined
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/parallel.md"])
+def test_the_first_block_of_a_page(page):
+    text = (PROGRAMS.parents[1] / page).read_text(encoding="utf-8")
+    block = re.search(r"```python\n((?:import torch\n)?import tutti\.parallel as tp\n.*?)```", text, re.DOTALL)
+    ranks.run(2, block_of_page, block[1])

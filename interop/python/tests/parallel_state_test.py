@@ -89,6 +89,23 @@ def test_close():
     ranks.run(2, closed)
 
 
+def torch_groups(comm, file):
+    import torch
+    import torch.distributed
+    store = torch.distributed.FileStore(file, comm.size)
+    torch.distributed.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.size)
+    with tp.initialize(comm, tensor_parallel_size=2) as p:
+        group = p.torch_group("data_parallel")
+        x = torch.tensor([float(comm.rank)])
+        torch.distributed.all_reduce(x, group=group)
+        assert x.item() == sum(p.data.ranks)
+
+
+def test_groups_of_torch_distributed(tmp_path):
+    pytest.importorskip("torch")
+    ranks.run(4, torch_groups, str(tmp_path / "store"))
+
+
 def ctrl_c(comm):
     with pytest.raises(KeyboardInterrupt):
         with tp.initialize(comm, tensor_parallel_size=2) as p:

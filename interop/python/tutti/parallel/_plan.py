@@ -14,7 +14,7 @@ from .._errors import InvalidArgumentError, InvalidUsageError
 # The parts of a step's time, and their colours (of Okabe and Ito, who chose them for the colour-blind).
 _PARTS = {"compute": "#8892a6", "tensor": "#d55e00", "experts": "#cc79a7", "context": "#009e73", "bubble": "#e69f00",
           "sends": "#56b4e9", "data": "#0072b2"}
-_LINE, _BAR, _LABEL, _MEMORY, _GAP = 26, 420, 320, 140, 14  # pixels
+_LINE, _BAR, _MEMORY, _GAP, _LETTER = 26, 420, 140, 14, 7.6  # pixels
 
 
 class Plan:
@@ -30,13 +30,15 @@ class Plan:
 
     def draw(self, path: str) -> None:
         """Writes an SVG picture: the time of a step and the memory of a GPU, for each of the splits."""
-        width, height = _LABEL + _BAR + _GAP + _MEMORY + _GAP, (len(self.strategies) + 4) * _LINE
+        names = [_named(one["strategy"]) for one in self.strategies]
+        label = _LETTER * max(map(len, names)) + 2 * _GAP
+        width, height = label + _BAR + _GAP + _MEMORY + _GAP, (len(self.strategies) + 4) * _LINE
         longest = max(one["step_s"] for one in self.strategies)
         fullest = max(one["memory_gb"] for one in self.strategies)
-        parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
                  f'height="{height}">',
                  "<style>text{font:13px 'DejaVu Sans',Verdana,sans-serif;fill:#1d1f24}</style>",
-                 f'<rect width="{width}" height="{height}" fill="#ffffff"/>']
+                 f'<rect width="{width:.0f}" height="{height}" fill="#ffffff"/>']
 
         def text(x: float, y: float, content: str) -> None:
             parts.append(f'<text x="{x:.1f}" y="{y:.1f}">{escape(content)}</text>')
@@ -50,17 +52,17 @@ class Plan:
             bar(x, 2 * _LINE, 12, colour)
             text(x + 18, 2 * _LINE, name)
             x += 34 + 9 * len(name)
-        for row, one in enumerate(self.strategies):
+        for row, (named, one) in enumerate(zip(names, self.strategies)):
             y = (row + 3) * _LINE + _GAP
-            text(_GAP, y, _named(one["strategy"]))
-            x = float(_LABEL)
+            text(_GAP, y, named)
+            x = label
             for name, colour in _PARTS.items():
                 length = one["parts_s"][name] / longest * (_BAR - 70)
                 bar(x, y, length, colour)
                 x += length
             text(x + 6, y, f"{one['step_s']:.3g} s")
-            bar(_LABEL + _BAR + _GAP, y, one["memory_gb"] / fullest * (_MEMORY - 70), "#92c5de")
-            text(_LABEL + _BAR + _GAP + one["memory_gb"] / fullest * (_MEMORY - 70) + 6, y, f"{one['memory_gb']:.0f} GB")
+            bar(label + _BAR + _GAP, y, one["memory_gb"] / fullest * (_MEMORY - 70), "#92c5de")
+            text(label + _BAR + _GAP + one["memory_gb"] / fullest * (_MEMORY - 70) + 6, y, f"{one['memory_gb']:.0f} GB")
         with open(path, "w", encoding="utf-8") as file:
             file.write("\n".join([*parts, "</svg>", ""]))
 
