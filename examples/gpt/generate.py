@@ -95,6 +95,10 @@ def generate(arguments: argparse.Namespace, comm=None) -> list[bytes]:
     if longest > arguments.length:
         raise SystemExit(f"a text would have {longest} tokens, but the model's --length is {arguments.length}")
     with gpt.initialize(arguments, comm) as parallel:
+        replicas = parallel.data.size
+        if parallel.expert.size > 1 and replicas > 1 and (arguments.requests % replicas or arguments.slots % replicas):
+            raise SystemExit(f"{replicas} replicas share their experts, so they make equally many passes: --requests "
+                             f"({arguments.requests}) and --slots ({arguments.slots}) must divide by {replicas}")
         engine = Engine(arguments, parallel, arguments.slots)
         if saved:
             tp.load_whole_state_dict(engine.stage, saved["state"])

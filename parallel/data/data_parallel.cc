@@ -77,6 +77,24 @@ void DistributedDataParallel::zero_grad() {
   BeginPass();
 }
 
+float DistributedDataParallel::Share() const {
+  return config_.gradient_divisor == 0
+             ? 1.0F
+             : static_cast<float>(group_.size()) / static_cast<float>(config_.gradient_divisor);
+}
+
+void DistributedDataParallel::keep_gradients() {
+  if (has_servers()) {
+    throw Error(tuttiInvalidUsage, "keep_gradients() was called with servers: a rank has only some of the averages");
+  }
+  if (!finished_) return;
+  // The sum will be divided again.
+  for (const auto& bucket : buckets_) {
+    if (Share() != 1.0F) compute_.scale(bucket.gradients, 1 / Share());
+  }
+  BeginPass();
+}
+
 void DistributedDataParallel::BeginPass() {
   finished_ = false;
   next_ = 0;
@@ -88,7 +106,6 @@ void DistributedDataParallel::BeginPass() {
 void DistributedDataParallel::mark_ready(std::size_t parameter) {
   used_[parameter] = 1;
   if (accumulating_ > 0) return;
-  if (finished_) BeginPass();
   auto& slot = slots_[parameter];
   if (slot.ready) {
     throw Error(
@@ -105,9 +122,7 @@ void DistributedDataParallel::mark_ready(std::size_t parameter) {
 void DistributedDataParallel::SendNext() {
   const auto bucket = next_++;
   const Tensor& gradients = buckets_[bucket].gradients;
-  if (config_.gradient_divisor != 0 && config_.gradient_divisor != group_.size()) {
-    compute_.scale(gradients, static_cast<float>(group_.size()) / static_cast<float>(config_.gradient_divisor));
-  }
+  if (Share() != 1.0F) compute_.scale(gradients, Share());
   compute_.fork_communication();
   if (has_servers()) {
     group_.reduce(gradients, gradients, tuttiAvg, ServerOf(bucket), compute_.communication_stream());
@@ -132,7 +147,6 @@ void DistributedDataParallel::finish_gradients() {
     throw Error(tuttiInvalidUsage,
                 "finish_gradients() was called while a no_sync() is alive, so no gradient would be averaged");
   }
-  if (finished_) BeginPass();
   while (next_ < buckets_.size()) SendNext();
   join_communication(compute_, {&group_});
   finished_ = true;

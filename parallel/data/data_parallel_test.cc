@@ -97,24 +97,39 @@ TEST(DistributedDataParallel, AveragesInAnyOrder) {
 }
 
 // As in PyTorch, where nobody zeroes: the average of the averages so far is the same again.
-TEST(DistributedDataParallel, APassAfterAnotherAddsToItsAverages) {
-  for (const int ranks : {1, 2, 3}) {
-    RunRanks(ranks, [](Rank& self) {
+// Whatever the sum is divided by.
+TEST(DistributedDataParallel, APassThatKeepsGradientsAddsToTheAverages) {
+  for (const int ranks : {1, 2, 3, -2}) {
+    const int divisor = ranks < 0 ? 4 : 0;
+    RunRanks(std::abs(ranks), [divisor](Rank& self) {
       Model model(kSizes);
-      Side side(self, model);
+      Side side(self, model, {.gradient_divisor = divisor});
+      const float share = divisor == 0 ? 1 : static_cast<float>(self.size()) / static_cast<float>(divisor);
       for (int pass = 1; pass <= 3; ++pass) {
+        side.ddp.keep_gradients();
         for (std::size_t i = kSizes.size(); i-- > 0;) {
           Add(side.ddp.grad(i), static_cast<float>(2 * self.rank()));
           if (pass != 2) side.ddp.mark_ready(i);  // the second pass sends all at its end
         }
         side.ddp.finish_gradients();
         for (std::size_t i = 0; i < kSizes.size(); ++i) {
-          ExpectAll(side.ddp.grad(i), static_cast<float>(pass * (self.size() - 1)), i);
+          ExpectAll(side.ddp.grad(i), share * static_cast<float>(pass * (self.size() - 1)), i);
         }
       }
       self.Meet();
     });
   }
+}
+
+TEST(DistributedDataParallel, AnotherPassNeedsZerosOrKeptGradients) {
+  RunRanks(2, [](Rank& self) {
+    Model model(kSizes);
+    Side side(self, model);
+    for (std::size_t i = 0; i < kSizes.size(); ++i) side.ddp.mark_ready(i);
+    side.ddp.finish_gradients();
+    EXPECT_THROW(side.ddp.mark_ready(0), Error);
+    self.Meet();
+  });
 }
 
 TEST(DistributedDataParallel, SendsBucketsInOrderAsSoonAsTheyAreReady) {

@@ -51,8 +51,9 @@ void all_to_all_rows(ProcessGroup& group, const Tensor& input, const std::vector
   group.all_to_all(input, elements(send_rows), output, elements(receive_rows), stream);
 }
 
-ExpertExchange::ExpertExchange(ProcessGroup& group, Compute& compute, std::size_t num_experts, std::size_t topk)
-    : group_(group), compute_(compute), num_experts_(num_experts), topk_(topk) {}
+ExpertExchange::ExpertExchange(ProcessGroup& group, ProcessGroup* next, Compute& compute, std::size_t num_experts,
+                               std::size_t topk)
+    : group_(group), next_(next), compute_(compute), num_experts_(num_experts), topk_(topk) {}
 
 ExchangePlan ExpertExchange::plan(const std::vector<std::int32_t>& experts, const std::vector<std::size_t>& segments) {
   const auto size = static_cast<std::size_t>(group_.size());
@@ -125,6 +126,7 @@ ExchangePlan ExpertExchange::plan(const std::vector<std::int32_t>& experts, cons
 void RowsUnderWay::Leave::operator()(ProcessGroup* group) const noexcept {
   if (overlapped) await_communication(*compute);
   group->revoke();
+  if (next != nullptr) next->revoke();
 }
 
 void ExpertExchange::Exchange(RowsUnderWay& rows, const std::vector<std::size_t>& send_counts,
@@ -140,7 +142,7 @@ void ExpertExchange::Exchange(RowsUnderWay& rows, const std::vector<std::size_t>
 RowsUnderWay ExpertExchange::send(const ExchangePlan& plan, const Tensor& rows, const Tensor& weights,
                                   bool overlapped) {
   require_equal("the number of rows to send", rows.rows(), "the number of rows that were routed", plan.rows);
-  RowsUnderWay under_way(group_, compute_, overlapped);
+  RowsUnderWay under_way(group_, next_, compute_, overlapped);
   Buffer weight_of;
   if (weights.data != nullptr) {
     weight_of = Buffer(compute_, {plan.sent, 1}, weights.dtype);
@@ -154,7 +156,7 @@ RowsUnderWay ExpertExchange::send(const ExchangePlan& plan, const Tensor& rows, 
 
 RowsUnderWay ExpertExchange::send_back(const ExchangePlan& plan, const Tensor& rows, bool overlapped) {
   require_equal("the number of rows to send back", rows.rows(), "the number of rows received", plan.received);
-  RowsUnderWay under_way(group_, compute_, overlapped);
+  RowsUnderWay under_way(group_, next_, compute_, overlapped);
   under_way.sent_ = Buffer(compute_, rows.shape, rows.dtype);
   compute_.sum_rows(rows, plan.sorted_to, Tensor(), under_way.sent_);
   Exchange(under_way, plan.receive_counts, plan.send_counts);

@@ -108,7 +108,7 @@ MoEAlltoAllTokenDispatcher::MoEAlltoAllTokenDispatcher(ProcessGroup& ep, RailGro
       config_(Checked(ep, rails, config)),
       to_hosts_(rails == nullptr ? nullptr : &rails->rail, compute, ep.ranks().size() / config_.ranks_per_host,
                 ep.ranks().size(), config_.num_experts, config_.topk),
-      to_experts_(rails == nullptr ? ep : rails->node, compute,
+      to_experts_(rails == nullptr ? ep : rails->node, rails == nullptr ? nullptr : &rails->rail, compute,
                   rails == nullptr ? config_.num_experts : ExpertsOfHost(to_hosts_, rails->rail.rank()), config_.topk) {
 }
 

@@ -255,6 +255,36 @@ TEST(TokenDispatcher, WhoLeavesAnExchangeMidwayIsNamedToTheOthers) {
   });
 }
 
+// Over rails, the end of a combine has exchanges of its own, in which the other hosts would wait.
+TEST(TokenDispatcher, WhoLeavesATwoLevelExchangeMidwayIsNamedToTheOthers) {
+  RunRanks(4, [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup world(comm), group(world, "experts", {0, 1, 2, 3}, TUTTI_CONFIG_INITIALIZER);
+    RailGroups rails(world, group, 2);
+    HostCompute compute;
+    MoEAlltoAllTokenDispatcher dispatcher(group, rails, compute,
+                                          {.num_experts = kExperts, .topk = 2, .hidden_size = kHidden});
+    Batch batch(compute, static_cast<std::size_t>(self.rank()), 2, Load::random);
+    const auto handle = dispatcher.get_dispatch_layout(batch.routing);
+    const auto rows = dispatcher.dispatch(batch.input(), handle);
+    const Buffer output(compute, batch.input().shape);
+    auto returning = std::make_unique<RowsUnderWay>(dispatcher.combine_begin(rows, batch.routing.topk_weights, handle));
+    if (self.rank() == 1) {
+      returning.reset();
+    } else {
+      EXPECT_THROW(
+          {
+            dispatcher.combine_end(std::move(*returning), batch.routing.topk_weights, handle, output);
+            dispatcher.dispatch(batch.input(), handle);
+          },
+          Error);
+      rails.node.revoke();
+      rails.rail.revoke();
+    }
+    self.Meet();
+  });
+}
+
 // Shows the order of additions: a large number absorbs the small ones that come before its opposite.
 TEST(TokenDispatcher, AddsByHostAndThenByHosts) {
   RunRanks(4, [](Rank& self) {

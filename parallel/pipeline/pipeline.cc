@@ -38,6 +38,18 @@ const std::optional<TensorSpec>& SpecOf(const std::vector<PipelineEnds>& chunks,
   return is_input ? ends.input : ends.output;
 }
 
+// Of the exception that is handled now; never empty, since an empty text says that all is well.
+std::string SentenceOfException() {
+  std::string text;
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    text = error.what();
+  } catch (...) {  // of any type
+  }
+  return text.empty() ? "an exception without a text" : text;
+}
+
 }  // namespace
 
 std::string describe(const TensorSpec& spec) { return fmt::format("{} {}", name_of(spec.dtype), describe(spec.shape)); }
@@ -150,8 +162,13 @@ void PipelineParallel::Check(const PipelineSchedule& schedule, const std::vector
     throw Error(tuttiInvalidArgument, fmt::format("the schedule has {} stages, but the pipeline's group has {} ranks",
                                                   schedule.stages, group_.size()));
   }
-  if (gives_) chunks_.resize(steps.size());
-  for (const auto& [what, count] : {std::pair{"chunks", chunks_.size()}, std::pair{"steps", steps.size()}}) {
+  if (gives_ && (std::cmp_not_equal(chunks_.size(), schedule.chunks) || schedule.placement != placement_)) {
+    chunks_.assign(static_cast<std::size_t>(schedule.chunks), {});  // what is known is of other chunks
+    placement_ = schedule.placement;
+    asks_ = true;
+  }
+  for (const auto& [what, count] :
+       {std::pair{"chunks", chunks_.size()}, std::pair{gives_ ? "chunks" : "steps", steps.size()}}) {
     if (std::cmp_equal(count, schedule.chunks)) continue;
     throw Error(tuttiInvalidArgument,
                 fmt::format("the schedule \"{}\" has {} model chunks a stage, but the pipeline was given {} {}",
@@ -208,8 +225,8 @@ void PipelineParallel::Ask(const PipelineSchedule& schedule) {
       try {
         if (gives_) ends = {takes, gives_(chunk, takes)};
         mine.gives = ends.output;
-      } catch (const std::exception& error) {
-        mine.trouble = error.what();
+      } catch (...) {
+        mine.trouble = SentenceOfException();
         failure = std::current_exception();
       }
     }
@@ -231,8 +248,8 @@ void PipelineParallel::run(const PipelineSchedule& schedule, const std::vector<P
   const auto trouble_in = [](const auto& call) -> std::string {
     try {
       call();
-    } catch (const std::exception& error) {
-      return error.what();
+    } catch (...) {
+      return SentenceOfException();
     }
     return "";
   };

@@ -7,6 +7,7 @@
 
 #include "parallel/pipeline/pipeline_making.h"
 #include "tutti/parallel/error.h"
+#include "tutti/parallel/pipeline_verify.h"
 
 namespace tutti::parallel {
 
@@ -66,6 +67,7 @@ PipelineSchedule get_schedule(const std::string& name, int stages, int microbatc
 }
 
 PipelineSchedule forward_only(const PipelineSchedule& schedule) {
+  require_verified(schedule);
   auto forwards = schedule;
   forwards.forward_only = true;
   for (auto& actions : forwards.actions) {

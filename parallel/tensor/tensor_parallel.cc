@@ -96,7 +96,7 @@ void ColumnParallelLinear::forward(const Tensor& input, const Tensor& output) {
   require_shape("output", output, options_.gather_output ? With(part, output_size_) : part);
   std::optional<Buffer> whole, mine;
   if (options_.sequence_parallel) whole = Gathered(input);
-  if (options_.gather_output) mine.emplace(tp_.compute, part);
+  if (options_.gather_output) mine.emplace(tp_.compute, part, input.dtype);
   const Tensor& result = mine ? mine->tensor() : output;
   Multiply(tp_.compute, whole ? whole->tensor() : input, parameters_.weight, result);
   if (parameters_.bias.data != nullptr) tp_.compute.add_bias(result, parameters_.bias);
@@ -111,7 +111,7 @@ void ColumnParallelLinear::backward(const Tensor& input, const Tensor& grad_outp
   RequireOwnMemory(grad_input, input, grad_output);
   std::optional<Buffer> whole, mine;
   if (options_.gather_output) {
-    mine.emplace(tp_.compute, part);
+    mine.emplace(tp_.compute, part, input.dtype);
     gather_from_tensor_model_parallel_region_backward(tp_, grad_output, *mine);
   }
   const Tensor& grad = mine ? mine->tensor() : grad_output;
@@ -121,7 +121,7 @@ void ColumnParallelLinear::backward(const Tensor& input, const Tensor& grad_outp
 
   std::optional<Buffer> grad_seen;
   OverlappedCommunication reduction(tp_.compute, tp_.group);
-  if (options_.sequence_parallel) grad_seen.emplace(tp_.compute, seen.shape);
+  if (options_.sequence_parallel) grad_seen.emplace(tp_.compute, seen.shape, seen.dtype);
   const Tensor& partial = grad_seen ? grad_seen->tensor() : grad_input;
   InputGradient(tp_.compute, grad, parameters_.weight, partial);
   if (options_.sequence_parallel) {
@@ -157,10 +157,10 @@ void RowParallelLinear::forward(const Tensor& input, const Tensor& output) {
   const Tensor whole = Check(input, output);
   std::optional<Buffer> columns, partial;
   if (!options_.input_is_parallel) {
-    columns.emplace(tp_.compute, With(input.shape, input_size_ / tp_.size()));
+    columns.emplace(tp_.compute, With(input.shape, input_size_ / tp_.size()), input.dtype);
     scatter_to_tensor_model_parallel_region(tp_, input, *columns);
   }
-  if (options_.sequence_parallel) partial.emplace(tp_.compute, whole.shape);
+  if (options_.sequence_parallel) partial.emplace(tp_.compute, whole.shape, whole.dtype);
   const Tensor& sum = partial ? partial->tensor() : output;
   Multiply(tp_.compute, columns ? columns->tensor() : input, parameters_.weight, sum);
   if (options_.sequence_parallel) {
@@ -177,14 +177,14 @@ void RowParallelLinear::backward(const Tensor& input, const Tensor& grad_output,
   RequireOwnMemory(grad_input, input, grad_output);
   std::optional<Buffer> gathered, columns, grad_columns;
   if (options_.sequence_parallel) {
-    gathered.emplace(tp_.compute, whole.shape);
+    gathered.emplace(tp_.compute, whole.shape, whole.dtype);
     reduce_scatter_to_sequence_parallel_region_backward(tp_, grad_output, *gathered);
   }
   const Tensor& grad = gathered ? gathered->tensor() : grad_output;
   if (!options_.input_is_parallel) {
     const Shape shape = With(input.shape, input_size_ / tp_.size());
-    columns.emplace(tp_.compute, shape);
-    grad_columns.emplace(tp_.compute, shape);
+    columns.emplace(tp_.compute, shape, input.dtype);
+    grad_columns.emplace(tp_.compute, shape, input.dtype);
     scatter_to_tensor_model_parallel_region(tp_, input, *columns);
   }
   const Tensor& grad_mine = grad_columns ? grad_columns->tensor() : grad_input;

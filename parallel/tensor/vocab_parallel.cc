@@ -34,7 +34,7 @@ Shape VocabParallelEmbedding::Check(const Tensor& ids, const Tensor& output) con
 void VocabParallelEmbedding::forward(const Tensor& ids, const Tensor& output) {
   const Shape shape = Check(ids, output);
   std::optional<Buffer> whole;
-  if (sequence_parallel_) whole.emplace(tp_.compute, shape);
+  if (sequence_parallel_) whole.emplace(tp_.compute, shape, weight_.dtype);
   const Tensor& sum = whole ? whole->tensor() : output;
   // A row that another rank holds is zeros here: the sum over the group is the row.
   tp_.compute.embed(ids, weight_, range_.first, sum);
@@ -49,7 +49,7 @@ void VocabParallelEmbedding::backward(const Tensor& ids, const Tensor& grad_outp
   const Shape shape = Check(ids, grad_output);
   std::optional<Buffer> whole;
   if (sequence_parallel_) {
-    whole.emplace(tp_.compute, shape);
+    whole.emplace(tp_.compute, shape, weight_.dtype);
     reduce_scatter_to_sequence_parallel_region_backward(tp_, grad_output, *whole);
   }
   tp_.compute.embed_backward(ids, whole ? whole->tensor() : grad_output, range_.first, grad_weight_);

@@ -72,6 +72,7 @@ class DataParallel {
 
   nb::object grad(std::size_t parameter) const { return compute_.ArrayIn(ddp_->grad(parameter)); }
   void zero_grad() { ddp_->zero_grad(); }
+  void keep_gradients() { ddp_->keep_gradients(); }
   void accumulate(bool on) {
     accumulating_.reset();
     if (on) accumulating_.emplace(*ddp_);
@@ -179,6 +180,7 @@ void BindData(nb::module_& module) {
            nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
       .def("grad", &DataParallel::grad)
       .def("zero_grad", &DataParallel::zero_grad)
+      .def("keep_gradients", &DataParallel::keep_gradients)
       .def("accumulate", &DataParallel::accumulate)
       .def("mark_ready", &DataParallel::mark_ready)
       .def("finish_gradients", &DataParallel::finish_gradients)

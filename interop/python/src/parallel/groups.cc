@@ -122,12 +122,14 @@ void BindGroup(nb::module_& module) {
           "Ends everything under way on it, here and on the others, for good.");
 }
 
-// The groups of a job. `world` belongs to a Python object, which tutti.parallel keeps.
+// The groups of a job, whose communicator they keep.
 class State {
  public:
-  State(std::uintptr_t world, const ModelParallelSizes& sizes, std::optional<bool> deterministic) {
+  State(nb::object communicator, const ModelParallelSizes& sizes, std::optional<bool> deterministic)
+      : communicator_(std::move(communicator)) {
     tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
     if (deterministic) config.deterministic = *deterministic ? 1 : 0;
+    const auto world = nb::cast<std::uintptr_t>(communicator_.attr("_address"));
     state_ = initialize_model_parallel(reinterpret_cast<tuttiComm_t>(world), sizes, config);
   }
 
@@ -161,6 +163,7 @@ class State {
   }
 
  private:
+  nb::object communicator_;  // destroyed last
   std::unique_ptr<ParallelState> state_;
   bool closed_ = false;
 };
@@ -224,7 +227,7 @@ void BindGroups(nb::module_& module) {
       },
       "Ends the call in which the main thread waits.");
   nb::class_<State>(module, "State")
-      .def(nb::init<std::uintptr_t, const ModelParallelSizes&, std::optional<bool>>(), nb::arg("world"),
+      .def(nb::init<nb::object, const ModelParallelSizes&, std::optional<bool>>(), nb::arg("communicator"),
            nb::arg("sizes"), nb::arg("deterministic") = nb::none())
       .def("group", &State::Group, nb::arg("name"), nb::rv_policy::reference_internal)
       .def("bytes_sent", [](State& self) { return self.get().bytes_sent(); })

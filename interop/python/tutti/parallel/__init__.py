@@ -33,7 +33,7 @@ _OF_PYTORCH = {"ColumnParallelLinear": "_modules", "RowParallelLinear": "_module
                "ParallelAttention": "_modules", "MoELayer": "_moe_layer", "Pipeline": "_pipeline",
                "DistributedDataParallel": "_data", "FullyShardedDataParallel": "_sharded",
                "KeyValueCache": "_inference", "forward_through": "_inference", "whole_state_dict": "_division",
-               "load_whole_state_dict": "_division"}
+               "load_whole_state_dict": "_division", "clip_grad_norm_": "_division"}
 
 pipeline_schedule = _parallel.pipeline_schedule
 

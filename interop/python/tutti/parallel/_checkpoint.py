@@ -69,16 +69,19 @@ def load_state(module: nn.Module, units: Sequence[Unit], state: Mapping[str, Any
 def optimizer_state_of(optimizer: torch.optim.Optimizer, units: Sequence[Unit], keep: bool) -> dict[str, Any]:
     """The optimiser's state. Collective. keep: this rank wants it."""
     state: dict[str, dict[str, Any]] = {}
+    sharded = set()  # the others, such as Adam's step, are one number for all
     for unit in units:
         for key, value in sorted(optimizer.state.get(unit.shard, {}).items()):
             by_shards = isinstance(value, torch.Tensor) and value.shape == unit.shard.shape
+            if by_shards:
+                sharded.add(key)
             values = _whole(unit, value) if by_shards else dict.fromkeys(unit.names, value)
             for name, one in values.items() if keep else ():
                 state.setdefault(name, {})[key] = one
     by_shard = {unit.shard: unit for unit in units}
     groups = [{**group, "params": [name for shard in group["params"] for name in by_shard[shard].names]}
               for group in optimizer.param_groups]
-    return {"state": state, "param_groups": groups}
+    return {"state": state, "by_shards": sorted(sharded), "param_groups": groups}
 
 
 def load_optimizer_state(optimizer: torch.optim.Optimizer, units: Sequence[Unit], saved: Mapping[str, Any]) -> None:
@@ -96,7 +99,7 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, units: Sequence[Unit]
             unit = by_shard[shard]
             state[i] = {}
             for key, value in states.get(unit.names[0], {}).items():
-                if getattr(value, "shape", None) == unit.shapes[0]:
+                if key in saved["by_shards"]:
                     whole = {name: states[name][key] for name in unit.names if key in states.get(name, {})}
                     value = _mine(unit, whole, key)
                 state[i][key] = value

@@ -72,7 +72,10 @@ class Replicas(nn.Module):
         """What has no gradients is rank 0's at the beginning."""
         if self.group.size > 1:
             for tensor in tensors:
-                self.group.broadcast(tensor.detach(), 0, stream_of(tensor))
+                # As bytes, whatever the type and the strides.
+                dense = tensor.detach().contiguous()
+                self.group.broadcast(dense.view(-1).view(torch.uint8), 0, stream_of(tensor))
+                tensor.detach().copy_(dense)
 
 
 class _Bucketed:
@@ -98,6 +101,8 @@ class _Bucketed:
         self.core.accumulate(not synchronises)
         for i in range(len(self.parameters)):
             self.attach(i)
+        if len(self.given) < len(self.parameters):
+            self.core.keep_gradients()
 
     def attach(self, i: int) -> None:
         parameter, grad = self.parameters[i], self.grads[i]

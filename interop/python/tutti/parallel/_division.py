@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 import torch
 from torch import nn
 
 from .._errors import InvalidArgumentError
 from ._compute import stream_of
-from ._state import Group
+from ._state import Group, current
+
+_NORM_EPSILON = 1e-6  # as PyTorch's clip_grad_norm_
 
 
 class Division(NamedTuple):
@@ -41,9 +43,8 @@ def _whole(part: torch.Tensor, divisions: Sequence[Division]) -> torch.Tensor:
 
 def whole_state_dict(module: nn.Module) -> dict[str, torch.Tensor]:
     """module.state_dict(), with whole tensors for what the ranks hold in parts. Collective over the parts' groups."""
-    parameters = dict(module.named_parameters())
-    return {name: _whole(value.detach(), getattr(parameters.get(name), "divisions", ()))
-            for name, value in module.state_dict().items()}
+    return {name: _whole(value.detach(), getattr(value, "divisions", ()))
+            for name, value in module.state_dict(keep_vars=True).items()}
 
 
 def load_whole_state_dict(module: nn.Module, state: Mapping[str, torch.Tensor]) -> None:
@@ -51,12 +52,11 @@ def load_whole_state_dict(module: nn.Module, state: Mapping[str, torch.Tensor]) 
 
     Raises InvalidArgumentError naming a tensor that is missing or has another shape.
     """
-    parameters = dict(module.named_parameters())
-    for name, value in module.state_dict().items():
+    for name, value in module.state_dict(keep_vars=True).items():
         if name not in state:
             raise InvalidArgumentError(f"the state has no {name}")
         given = state[name]
-        divisions = getattr(parameters.get(name), "divisions", ())
+        divisions = getattr(value, "divisions", ())
         expected = list(value.shape)
         for dim, _, sizes in divisions:
             expected[dim] = sum(sizes)
@@ -66,3 +66,28 @@ def load_whole_state_dict(module: nn.Module, state: Mapping[str, torch.Tensor]) 
             given = given.split(sizes, dim)[group.rank]
         with torch.no_grad():
             value.copy_(given)
+
+
+def clip_grad_norm_(parameters: Iterable[torch.Tensor], max_norm: float) -> torch.Tensor:
+    """Scales gradients so that their norm, over the whole model, is at most max_norm. Returns what it was.
+
+    Every rank of the model calls it with its own parameters: those that ranks hold in parts count over all parts, others
+    once, and a pipeline's stages add up. All ranks scale by the same factor.
+    """
+    trained = [(one, one.grad.detach()) for one in parameters if one.grad is not None]
+    if not trained:
+        raise InvalidArgumentError("no parameter has a gradient")
+    squares: dict[tuple[Group, ...], torch.Tensor] = {}
+    for one, grad in trained:
+        groups = tuple(division.group for division in getattr(one, "divisions", ()))
+        square = grad.float().square().sum()
+        squares[groups] = squares[groups] + square if groups in squares else square
+    for groups, square in squares.items():
+        for group in groups:
+            group.all_reduce(square, square, "sum", stream_of(square))
+    total = torch.stack(list(squares.values())).sum()
+    current().pipeline.all_reduce(total, total, "sum", stream_of(total))
+    norm = total.sqrt()
+    for _, grad in trained:
+        grad.mul_((max_norm / (norm + _NORM_EPSILON)).clamp(max=1))
+    return norm

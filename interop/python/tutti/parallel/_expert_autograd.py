@@ -22,9 +22,10 @@ class RouteFunction(torch.autograd.Function):
     def forward(ctx: Any, logits: torch.Tensor, router: Router) -> tuple[Any, ...]:
         ctx.router = router
         routed = router.forward(_plain(logits))
-        ctx.mark_non_differentiable(routed.indices, routed.probabilities)
+        indices, probabilities = routed.indices, routed.probabilities  # arrays, made anew each time
+        ctx.mark_non_differentiable(indices, probabilities)
         ctx.save_for_backward(logits)
-        return routed.weights, logits.new_tensor(routed.aux_loss), routed.indices, routed.probabilities
+        return routed.weights, logits.new_tensor(routed.aux_loss), indices, probabilities
 
     @staticmethod
     def backward(ctx: Any, grad_weights: torch.Tensor, grad_aux_loss: torch.Tensor,

@@ -24,7 +24,7 @@ class MoELayer(nn.Module):
     """A router and experts, each an MLP without biases (hidden_size to ffn_size, GELU, and back), divided over a group.
 
     forward takes this rank's tokens [.., hidden_size], any number of them, and returns as many. All ranks of the group
-    call it together. It leaves aux_loss, to add to this rank's loss, and load, of all the group's tokens. The ranks that
+    call it together. It leaves aux_loss, to add to this rank's loss (a Pipeline adds none), and load, of all the group's tokens. The ranks that
     share other layers (current().tensor) bring the same tokens, or with sequence_parallel parts of a sequence.
 
     num_experts, topk, capacity_factor: as of MoEAlltoAllTokenDispatcher, whose errors it raises; renormalize and
@@ -105,6 +105,10 @@ class MoELayer(nn.Module):
             routing = route(linear(tokens, self._shared_by_parts(self.router)), self.dispatcher.topk, renormalize=self.renormalize,
                             aux_loss_coeff=self.aux_loss_coeff, group=self.group)
             self.aux_loss, self.load = routing.aux_loss, routing.load
+            if self.tensor is not None and self.tensor.size > 1:
+                # Each of these ranks has a part of the tokens: theirs add up to the loss of all.
+                share = 1 / self.tensor.size if tokens is every else len(tokens) / max(1, len(every))
+                self.aux_loss = reduce_from_tensor_model_parallel_region(self.aux_loss * share, self.tensor)
             output = self._overlapped(tokens, routing) if self.overlap else self._plain(tokens, routing)
             if tokens is not every:
                 output = torch.zeros_like(every).index_copy(0, mine, output)
@@ -164,8 +168,8 @@ def _shared_experts() -> Group | None:
     experts, layers = current().expert_tensor, current().tensor
     if experts.size == 1:
         return None
-    if not set(experts.ranks) <= set(layers.ranks):
-        raise InvalidArgumentError(
-            f"ranks {experts.ranks} share each expert, but ranks {layers.ranks} share other layers, so the former do "
-            "not have the same tokens: set expert_tensor_parallel_size to 1, or to what divides tensor_parallel_size")
+    if experts.ranks != layers.ranks:
+        raise InvalidArgumentError(f"ranks {experts.ranks} share each expert, but ranks {layers.ranks} share other "
+                                   "layers: set expert_tensor_parallel_size to 1, or to tensor_parallel_size "
+                                   f"({layers.size})")
     return experts

@@ -32,6 +32,9 @@ class Pipeline:
     A rank that raises ends the step on all: the others get an error that names it, and the group can be used no more.
     What is compared before the step raises on all ranks, and the group stays as it was: schedules, a batch that does
     not divide, a module that cannot take what the one before it gives.
+
+    Modules may communicate, as those of tensor and expert parallelism do. A batch of another shape tries each module once
+    more, so where modules communicate between replicas, all replicas change shapes in the same step.
     """
 
     def __init__(self, chunks: torch.nn.Module | Iterable[torch.nn.Module], *,

@@ -77,7 +77,8 @@ class Chunk:
             self._graphs[microbatch] = x, y
         result = y.detach()
         if output is None:
-            self.results.append(result.reshape(()) if self.loss is not None else result)
+            # A module may return its input, which is the pipeline's memory.
+            self.results.append(result.reshape(()) if self.loss is not None else result.clone())
             return
         spec, needed = (y.shape, y.dtype), (output.shape, output.dtype)
         if spec != needed:

@@ -143,12 +143,16 @@ class FullyShardedDataParallel(Replicas):
         address = tensor.data_ptr() - offset * tensor.element_size()
         unit, i = self._places.get(address, (None, 0))
         if unit is None or tensor.dtype != unit.parameters[0].dtype:
-            return tensor.detach()
+            return tensor.detach(), tensor._version
         return unit, i, tensor.shape, tensor.stride(), offset
 
     def _unpack(self, packed: Any) -> torch.Tensor:
-        if isinstance(packed, torch.Tensor):
-            return packed
+        if len(packed) == 2:
+            tensor, version = packed
+            if tensor._version != version:  # autograd's own check, which it leaves out for what hooks have saved
+                raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace "
+                                   f"operation: a tensor of shape {list(tensor.shape)}")
+            return tensor
         unit, i, shape, stride, offset = packed
         self._begin_unit(unit)
         again = not unit.in_backward  # gathered only for this: the result keeps the memory
@@ -225,7 +229,7 @@ class FullyShardedDataParallel(Replicas):
             yield f"{prefix}.{unit.name}" if prefix else unit.name, unit.shard
 
     def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
-        """Scales gradients so that the norm of all of them, on all ranks, is at most max_norm. Returns what it was."""
+        """Scales gradients so that their norm, over the ranks of the group, is at most max_norm. Returns what it was."""
         grads = [unit.shard.grad for unit in self._units if unit.shard.grad is not None]
         squares = sum((grad.square().sum() for grad in grads), self._units[0].shard.new_zeros(()))
         replicas = self.group.size // self._shard_group_size

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from types import TracebackType
 from typing import Any, Callable
 
@@ -29,7 +28,7 @@ class Parallel:
         self.comm = comm
         self._owns = owns
         self._layouts = _parallel.layouts(sizes, comm.size)
-        self._state = _parallel.State(comm._address, sizes, deterministic)
+        self._state = _parallel.State(comm, sizes, deterministic)
         WATCHER.add(self)
 
     @property
@@ -140,7 +139,7 @@ class Parallel:
     def close(self) -> None:
         """Frees the groups, and the communicator if initialize made it. Every rank calls it. Twice does no harm."""
         global _current
-        if _current is not None and _current() is self:
+        if _current is self:
             _current = None
         self._state.close()
         if self._owns:
@@ -180,15 +179,14 @@ _GETTERS: dict[str, Callable[[Group], Any]] = {
     "_rank": lambda group: group.rank,
 }
 
-_current: weakref.ref[Parallel] | None = None
+_current: Parallel | None = None
 
 
 def current() -> Parallel:
     """What initialize returned last, and is not closed: whose groups calls without `group=` use."""
-    parallel = None if _current is None else _current()
-    if parallel is None:
+    if _current is None:
         raise InvalidUsageError("there are no parallel groups yet: call tutti.parallel.initialize() first")
-    return parallel
+    return _current
 
 
 def _join() -> Communicator:
@@ -248,7 +246,7 @@ def initialize(comm: Communicator | None = None, *, tensor_parallel_size: int = 
         if given is None:
             comm.close()
         raise
-    _current = weakref.ref(parallel)
+    _current = parallel
     return parallel
 
 

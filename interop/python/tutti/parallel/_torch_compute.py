@@ -82,11 +82,11 @@ class TorchCompute:
         grad_table.index_add_(0, rows[inside], _matrix(grad_output)[inside])
 
     def row_maxima(self, logits: torch.Tensor, maxima: torch.Tensor) -> None:
-        torch.amax(_matrix(logits), 1, out=maxima.view(-1))
+        maxima.view(-1).copy_(torch.amax(_matrix(logits), 1))
 
     def exponential_sums(self, logits: torch.Tensor, maxima: torch.Tensor, targets: torch.Tensor, first: int,
                          sums: torch.Tensor, target_logits: torch.Tensor) -> None:
-        shifted = _matrix(logits) - maxima.view(-1, 1)
+        shifted = _matrix(logits).float() - maxima.view(-1, 1)
         columns = targets.view(-1).long() - first
         inside = (columns >= 0) & (columns < shifted.shape[1])
         chosen = shifted.gather(1, columns.clamp(0, shifted.shape[1] - 1)[:, None]).view(-1)
@@ -94,17 +94,17 @@ class TorchCompute:
         torch.sum(shifted.exp_(), 1, out=sums.view(-1))
 
     def cross_entropy(self, sums: torch.Tensor, target_logits: torch.Tensor, losses: torch.Tensor) -> None:
-        torch.sub(sums.view(-1).log(), target_logits.view(-1), out=losses.view(-1))
+        losses.view(-1).copy_(sums.view(-1).log() - target_logits.view(-1))
 
     def cross_entropy_backward(self, logits: torch.Tensor, maxima: torch.Tensor, sums: torch.Tensor,
                                targets: torch.Tensor, first: int, grad_losses: torch.Tensor,
                                grad_logits: torch.Tensor) -> None:
-        to, grads = _matrix(grad_logits), grad_losses.view(-1, 1)
-        torch.sub(_matrix(logits), maxima.view(-1, 1), out=to)
-        to.exp_().div_(sums.view(-1, 1)).mul_(grads)
+        grads = grad_losses.view(-1, 1).float()
+        to = (_matrix(logits).float() - maxima.view(-1, 1)).exp_().div_(sums.view(-1, 1)).mul_(grads)
         columns = targets.view(-1).long() - first
         inside = ((columns >= 0) & (columns < to.shape[1])).nonzero().view(-1)
         to[inside, columns[inside]] -= grads.view(-1)[inside]
+        _matrix(grad_logits).copy_(to)
 
     def sum_rows(self, source: torch.Tensor, rows: torch.Tensor, weights: torch.Tensor | None, to: torch.Tensor) -> None:
         source, rows, to = _matrix(source), _matrix(rows).long(), _matrix(to)

@@ -67,8 +67,10 @@ class TUTTI_API DistributedDataParallel {
   void broadcast_parameters();
 
   void zero_grad();
-  // The gradient is complete for this backward pass; a bucket's last one sends the bucket. Once a pass: zero_grad() and
-  // the first call after finish_gradients() begin one, of which the latter adds to the averages.
+  // Instead of zero_grad(), and before anything is added: the next pass adds to the averages of the last one. Throws
+  // Error (tuttiInvalidUsage) with servers, since a rank has not all averages.
+  void keep_gradients();
+  // The gradient is complete for this backward pass; a bucket's last one sends the bucket. REQUIRES: once a pass.
   void mark_ready(std::size_t parameter);
   // While one of these lives, gradients are added up and not sent: for all micro-batches but the last.
   class NoSync {
@@ -112,6 +114,8 @@ class TUTTI_API DistributedDataParallel {
   int ServerOf(std::size_t bucket) const { return static_cast<int>(bucket) % config_.servers; }
   void MakeBuckets();
   void BeginPass();
+  // This rank's gradients count as this many of the group's in the average.
+  float Share() const;
   void SendNext();
 
   ProcessGroup& group_;

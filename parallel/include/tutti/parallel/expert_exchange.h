@@ -43,12 +43,15 @@ struct TUTTI_API ExchangePlan {
 class TUTTI_API RowsUnderWay {
  public:
   // Group and compute outlive this.
-  RowsUnderWay(ProcessGroup& group, Compute& compute, bool overlapped) : group_(&group, Leave{&compute, overlapped}) {}
+  // `next`: the group in which the others would wait for what follows the end; it is revoked, too. Null: none.
+  RowsUnderWay(ProcessGroup& group, ProcessGroup* next, Compute& compute, bool overlapped)
+      : group_(&group, Leave{next, &compute, overlapped}) {}
   RowsUnderWay(RowsUnderWay&&) = default;
 
  private:
   friend class ExpertExchange;
   struct Leave {
+    ProcessGroup* next;
     Compute* compute;
     bool overlapped;
     void operator()(ProcessGroup* group) const noexcept;
@@ -60,7 +63,8 @@ class TUTTI_API RowsUnderWay {
 
 class TUTTI_API ExpertExchange {
  public:
-  ExpertExchange(ProcessGroup& group, Compute& compute, std::size_t num_experts, std::size_t topk);
+  // `next`: as for RowsUnderWay.
+  ExpertExchange(ProcessGroup& group, ProcessGroup* next, Compute& compute, std::size_t num_experts, std::size_t topk);
 
   // Collective. experts: [rows, topk], the group's or -1; segments: the number of rows in each, one segment after the
   // other, equally many segments on every rank.
@@ -81,6 +85,7 @@ class TUTTI_API ExpertExchange {
                 const std::vector<std::size_t>& receive_counts);
 
   ProcessGroup& group_;
+  ProcessGroup* next_;
   Compute& compute_;
   std::size_t num_experts_, topk_;
 };

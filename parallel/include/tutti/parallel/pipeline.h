@@ -45,7 +45,8 @@ using PipelineGives = std::function<std::optional<TensorSpec>(int chunk, const s
 class TUTTI_API PipelineStep {
  public:
   virtual ~PipelineStep() = default;
-  // `input`: the previous stage's activation, valid until this microbatch's backward returns. `output`: the step fills
+  // `input`: the previous stage's activation, valid until this microbatch's last backward returns, or with
+  // forward_only() until this does. `output`: the step fills
   // it for the next stage.
   virtual void forward(int microbatch, const Tensor* input, const Tensor* output) = 0;
   // `grad_output`: gradient of the loss by this microbatch's output. `grad_input`: by its input; the step fills it for
@@ -115,6 +116,7 @@ class TUTTI_API PipelineParallel {
   std::vector<PipelineEnds> chunks_;
   PipelineGives gives_;
   bool asks_ = false;
+  PipelinePlacement placement_ = PipelinePlacement::loop;  // of what is known of chunks, if they are asked
   Allocate allocate_;
   Memory memory_;
 };

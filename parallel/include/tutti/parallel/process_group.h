@@ -34,8 +34,8 @@ class TUTTI_API ProcessGroup {
   // Makes it at the first call, which is collective over the group: ranks that share several groups make new ones in
   // the same order. Throws Error; tuttiInvalidUsage naming both groups where the order differs.
   tuttiComm_t comm();
-  // Frees its communicator, once, and makes no other: later calls throw Error (tuttiInvalidUsage). The destructor does so,
-  // too. Collective, as tuttiCommDestroy. The world's communicator stays the caller's.
+  // Frees its communicator and makes no other: later calls that need one throw Error (tuttiInvalidUsage). The destructor
+  // does so, too. Local, as tuttiCommDestroy. The world's communicator stays the caller's.
   void close();
   // Ends everything under way, here and on the others, for good (tuttiCommRevoke): this rank has left something midway.
   // Does nothing if there are no others, or no communicator yet, or if it has failed: then every rank gets the reason,

@@ -86,7 +86,7 @@ class TUTTI_API MoEAlltoAllTokenDispatcher {
   const TokenDispatcherConfig& config() const { return config_; }
 
   // All that follow are collective. For a routing or a shape that does not fit, they throw Error, on this rank alone
-  // and before it sends anything.
+  // and before it sends anything; an end that throws has left the exchange (RowsUnderWay).
   DispatchHandle get_dispatch_layout(const Routing& routing);
   // For computing one part of the tokens while another one travels: handles of config().parts consecutive parts, of
   // which the first tokens % parts have one token more. All together drop the choices that a single handle would.
