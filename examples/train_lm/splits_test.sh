@@ -166,9 +166,7 @@ refused "kv_heads (1) is not divisible by tensor_model_parallel_size (2)" 2 --te
 refused "layers (5) is not divisible by pipeline_model_parallel_size (2)" 2 --pipeline 2 --layers 5
 refused "layers (4) is not divisible by pipeline_model_parallel_size x virtual_stages (6)" \
   2 --pipeline 2 --schedule Interleaved1F1B --virtual-stages 3
-refused "the number of microbatches (1) is not divisible by the number of stages (2)" \
-  2 --pipeline 2 --schedule Interleaved1F1B --virtual-stages 2 --microbatches 1
-refused "the schedule \"1F1B\" has 1 model chunk per stage, but 2 were requested" 2 --pipeline 2 --virtual-stages 2
+refused "the schedule \"1F1B\" has 1 model chunk a stage, but 2 were requested" 2 --pipeline 2 --virtual-stages 2
 refused "experts (3) is not divisible by expert_model_parallel_size (2)" 2 --expert 2 --experts 3
 refused "data_parallel_size x context_parallel_size (4) is not divisible by shard_group (3)" 4 --zero 3 --shard-group 3 --microbatches 2
 refused "expert_data_parallel_size (2) is not divisible by expert_shard_group (4)" \
