@@ -58,7 +58,7 @@ std::optional<Element> ElementOfName(std::string_view name, std::size_t bytes);
 // Of DLPack's type code, bits and lanes.
 std::optional<Element> ElementOfDlpack(std::uint8_t code, std::uint8_t bits, std::uint16_t lanes);
 
-// Of a type of the library.
+// The element that a type of the library has.
 Element ElementOf(tuttiDataType_t type);
 // DLPack's type code.
 std::uint8_t DlpackCodeOf(const Element& element);

@@ -177,7 +177,7 @@ class Dispatcher {
     require_type("weights", weight, tuttiFloat32);
     return Begun([&] { return dispatcher_->combine_begin(from, weight, handle.handle, overlapped); });
   }
-  // What the backward pass needs: Combined's members.
+  // The members of Combined, which the backward pass needs.
   std::pair<nb::object, nb::object> CombineEnd(Exchange& exchange, nb::handle weights, const Handle& handle,
                                                nb::handle output) {
     const Lent weight(weights, "weights"), to(output, "output", Access::kWrite);

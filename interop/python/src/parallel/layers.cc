@@ -32,7 +32,7 @@ void Map(ProcessGroup& group, PythonCompute& compute, nb::handle input, nb::hand
   Freely(group, [&] { mapping({group, compute.compute()}, from, to); });
 }
 
-// What a linear layer computes with: a layer of the library lives for one call, since autograd has the state.
+// A linear layer's tensors, for one call. The C++ layer's object lives no longer, since autograd keeps the state.
 struct LinearArguments {
   LinearArguments(nb::handle weight, nb::handle bias)
       : weight(weight, "the weight"), bias(bias, "the bias"), grad_weight(nb::none(), ""), grad_bias(nb::none(), "") {

@@ -68,6 +68,14 @@ def load_whole_state_dict(module: nn.Module, state: Mapping[str, torch.Tensor]) 
             value.copy_(given)
 
 
+def clip(grads: Iterable[torch.Tensor], norm: torch.Tensor, max_norm: float) -> torch.Tensor:
+    """Scales gradients of this norm so that it is at most max_norm. Returns what it was."""
+    scale: Any = max_norm / (norm + _NORM_EPSILON)
+    for grad in grads:
+        grad.mul_(scale.clamp(max=1))
+    return norm
+
+
 def clip_grad_norm_(parameters: Iterable[torch.Tensor], max_norm: float) -> torch.Tensor:
     """Scales gradients so that their norm, over the whole model, is at most max_norm. Returns what it was.
 
@@ -87,7 +95,4 @@ def clip_grad_norm_(parameters: Iterable[torch.Tensor], max_norm: float) -> torc
             group.all_reduce(square, square, "sum", stream_of(square))
     total = torch.stack(list(squares.values())).sum()
     current().pipeline.all_reduce(total, total, "sum", stream_of(total))
-    norm = total.sqrt()
-    for _, grad in trained:
-        grad.mul_((max_norm / (norm + _NORM_EPSILON)).clamp(max=1))
-    return norm
+    return clip([grad for _, grad in trained], total.sqrt(), max_norm)

@@ -14,13 +14,13 @@ from .._errors import InvalidArgumentError, InvalidUsageError
 from . import _checkpoint
 from ._compute import compute_for
 from ._data import Replicas, after_gradient, at_end_of_backward, tensors_of
+from ._division import clip
 from ._layers import _reduce
 from ._state import Group
 from ._units import Unit, blocks_of
 
 _STAGES: dict[Any, int] = {1: 1, 2: 2, 3: 3, "optimizer_state": 1, "gradients": 2, "parameters": 3,
                            "SHARD_GRAD_OP": 2, "FULL_SHARD": 3}
-_NORM_EPSILON = 1e-6  # as torch.nn.utils.clip_grad_norm_'s
 
 
 class FullyShardedDataParallel(Replicas):
@@ -233,10 +233,7 @@ class FullyShardedDataParallel(Replicas):
         grads = [unit.shard.grad for unit in self._units if unit.shard.grad is not None]
         squares = sum((grad.square().sum() for grad in grads), self._units[0].shard.new_zeros(()))
         replicas = self.group.size // self._shard_group_size
-        norm: Any = (_reduce(self.group, squares) / replicas).sqrt()
-        for grad in grads:
-            grad.mul_((max_norm / (norm + _NORM_EPSILON)).clamp(max=1))
-        return norm
+        return clip(grads, (_reduce(self.group, squares) / replicas).sqrt(), max_norm)
 
     def bytes_sent(self) -> dict[str, int]:
         """Payload that this rank has sent, by group: `group`, and the two of hybrid sharding."""
