@@ -73,7 +73,9 @@ std::vector<SequenceChunk> chunks_of(SequencePlacement placement, const std::vec
       continue;
     }
     for (const std::size_t part : {rank, 2 * ranks - 1 - rank}) {
-      const auto range = part_of(end - begin, part, 2 * ranks);
+      // The samples before it have made that many parts longer, so the next one is the first of this one's. Parts come
+      // to ranks 0, 1, .. and back, so ranks differ by one position at most.
+      const auto range = part_of(end - begin, part, 2 * ranks, begin % (2 * ranks));
       add(sample, begin + range.begin, begin + range.end);
     }
   }

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "tutti/parallel/error.h"
-#include "tutti/parallel/sequence_placement.h"
+#include "tutti/parallel/index_range.h"
 
 namespace tutti::parallel {
 namespace {
@@ -11,8 +11,7 @@ namespace {
 constexpr std::size_t kHeads = 2;  // their dimension
 
 std::size_t RowsOfPart(const Tensor& whole, std::size_t rank, std::size_t size) {
-  const auto [begin, end] = part_of(whole.shape.front(), rank, size);
-  return end - begin;
+  return part_of(whole.shape.front(), rank, size).size();
 }
 
 // Throws unless `whole` [s, batch, heads / size, ..] and `part` [rank's part of s, batch, heads, ..] are the same data.

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "parallel/compute/joining.h"
+#include "tutti/parallel/index_range.h"
 
 namespace tutti::parallel {
 namespace {
@@ -38,10 +39,6 @@ std::size_t Total(const std::vector<std::size_t>& counts) {
 
 }  // namespace
 
-std::size_t first_expert(std::size_t num_experts, std::size_t ranks, std::size_t rank) {
-  return rank * (num_experts / ranks) + std::min(rank, num_experts % ranks);
-}
-
 void all_to_all_rows(ProcessGroup& group, const Tensor& input, const std::vector<std::size_t>& send_rows,
                      const Tensor& output, const std::vector<std::size_t>& receive_rows, tuttiStream_t stream) {
   const auto elements = [&](std::vector<std::size_t> rows) {
@@ -57,9 +54,7 @@ ExpertExchange::ExpertExchange(ProcessGroup& group, ProcessGroup* next, Compute&
 
 ExchangePlan ExpertExchange::plan(const std::vector<std::int32_t>& experts, const std::vector<std::size_t>& segments) {
   const auto size = static_cast<std::size_t>(group_.size());
-  const auto experts_of = [&](std::size_t rank) {
-    return first_expert(num_experts_, size, rank + 1) - first_expert(num_experts_, size, rank);
-  };
+  const auto experts_of = [&](std::size_t rank) { return part_of(num_experts_, rank, size).size(); };
   const std::size_t local_experts = experts_of(static_cast<std::size_t>(group_.rank()));
   ExchangePlan plan;
   plan.rows = Total(segments);

@@ -14,8 +14,9 @@ RailExchange::RailExchange(ProcessGroup* rail, Compute& compute, std::size_t hos
                            std::size_t num_experts, std::size_t topk)
     : rail_(rail), compute_(compute), hosts_(hosts), ranks_(ranks), num_experts_(num_experts), topk_(topk) {}
 
-std::size_t RailExchange::first_expert_of(std::size_t host) const {
-  return first_expert(num_experts_, ranks_, host * (ranks_ / hosts_));
+IndexRange RailExchange::experts_of(std::size_t host) const {
+  const std::size_t ranks = ranks_ / hosts_;
+  return {part_of(num_experts_, host * ranks, ranks_).begin, part_of(num_experts_, (host + 1) * ranks - 1, ranks_).end};
 }
 
 RailPlan RailExchange::plan(const std::vector<std::int32_t>& experts) {
@@ -24,8 +25,8 @@ RailPlan RailExchange::plan(const std::vector<std::int32_t>& experts) {
   plan.send_counts.resize(hosts_);
   std::vector<std::int32_t> token_of, copy_of(plan.tokens * hosts_, -1);
   for (std::size_t host = 0; host < hosts_; ++host) {
-    const auto first = static_cast<std::int32_t>(first_expert_of(host)),
-               end_of_host = static_cast<std::int32_t>(first_expert_of(host + 1));
+    const auto here = experts_of(host);
+    const auto first = static_cast<std::int32_t>(here.begin), end_of_host = static_cast<std::int32_t>(here.end);
     const auto is_there = [=](std::int32_t expert) { return expert >= first && expert < end_of_host; };
     for (std::size_t token = 0; token < plan.tokens; ++token) {
       const auto begin = experts.begin() + static_cast<std::ptrdiff_t>(token * topk_);

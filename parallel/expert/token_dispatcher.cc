@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "tutti/parallel/error.h"
+#include "tutti/parallel/index_range.h"
 
 namespace tutti::parallel {
 namespace {
@@ -87,11 +88,6 @@ std::vector<int> HostOf(const ProcessGroup& ep, std::size_t per_host) {
   return Ranks(ep, static_cast<std::size_t>(ep.rank()) / per_host * per_host, 1, per_host);
 }
 
-std::size_t ExpertsOfHost(const RailExchange& hosts, int host) {
-  const auto which = static_cast<std::size_t>(host);
-  return hosts.first_expert_of(which + 1) - hosts.first_expert_of(which);
-}
-
 }  // namespace
 
 RailGroups::RailGroups(ProcessGroup& world, const ProcessGroup& ep, std::size_t ranks_per_host,
@@ -109,8 +105,9 @@ MoEAlltoAllTokenDispatcher::MoEAlltoAllTokenDispatcher(ProcessGroup& ep, RailGro
       to_hosts_(rails == nullptr ? nullptr : &rails->rail, compute, ep.ranks().size() / config_.ranks_per_host,
                 ep.ranks().size(), config_.num_experts, config_.topk),
       to_experts_(rails == nullptr ? ep : rails->node, rails == nullptr ? nullptr : &rails->rail, compute,
-                  rails == nullptr ? config_.num_experts : ExpertsOfHost(to_hosts_, rails->rail.rank()), config_.topk) {
-}
+                  rails == nullptr ? config_.num_experts
+                                   : to_hosts_.experts_of(static_cast<std::size_t>(rails->rail.rank())).size(),
+                  config_.topk) {}
 
 MoEAlltoAllTokenDispatcher::MoEAlltoAllTokenDispatcher(ProcessGroup& ep, Compute& compute,
                                                        const TokenDispatcherConfig& config)
@@ -158,7 +155,7 @@ std::vector<DispatchHandle> MoEAlltoAllTokenDispatcher::Layouts(const Routing& r
   auto routed = routing.topk_indices.cbegin();
   for (std::size_t part = 0; part < parts; ++part) {
     auto& handle = handles[part];
-    handle.tokens = routing.tokens() / parts + (part < routing.tokens() % parts ? 1 : 0);
+    handle.tokens = part_of(routing.tokens(), part, parts).size();
     const auto choices = static_cast<std::ptrdiff_t>(handle.tokens * config_.topk);
     const std::vector<std::int32_t> mine(begin, begin + choices);
     handle.dropped = std::count(begin, begin + choices, -1) - std::count(routed, routed + choices, -1);

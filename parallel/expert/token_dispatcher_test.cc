@@ -10,6 +10,7 @@
 
 #include "parallel/expert/token_dispatcher_testing.h"
 #include "testing/ranks.h"
+#include "tutti/parallel/index_range.h"
 
 namespace tutti::parallel {
 namespace {
@@ -32,8 +33,8 @@ struct Seen {
 // The same by loops over all ranks' tokens.
 Seen Reference(std::vector<Batch>& batches, std::size_t me, std::size_t topk, double capacity_factor) {
   Seen seen;
-  const std::size_t first = first_expert(kExperts, batches.size(), me),
-                    local = first_expert(kExperts, batches.size(), me + 1) - first;
+  const auto experts = part_of(kExperts, me, batches.size());
+  const std::size_t first = experts.begin, local = experts.size();
   std::vector<std::vector<float>> rows(local), grad_rows(local);
   for (std::size_t rank = 0; rank < batches.size(); ++rank) {
     auto& batch = batches[rank];
@@ -144,7 +145,7 @@ TEST_P(Dispatcher, BringsTokensToExpertsAndBack) {
               group, compute,
               {.num_experts = kExperts, .topk = topk, .hidden_size = kHidden, .capacity_factor = factor});
           const auto handle = dispatcher.get_dispatch_layout(batches[me].routing);
-          const std::size_t first = first_expert(kExperts, size, me);
+          const std::size_t first = part_of(kExperts, me, size).begin;
           const auto got = RunLayer(dispatcher, compute, batches[me], handle, first);
           EXPECT_EQ(got.tokens_per_expert, wanted.tokens_per_expert);
           EXPECT_EQ(got.dropped, wanted.dropped);
@@ -186,7 +187,7 @@ TEST_P(Dispatcher, OverRailsIsFlatToTheBit) {
             MoEAlltoAllTokenDispatcher flat(group, compute, config), two_level(group, rails, compute, config);
             const auto one = flat.get_dispatch_layout(batch.routing),
                        two = two_level.get_dispatch_layout(batch.routing);
-            const std::size_t first = first_expert(kExperts, size, me);
+            const std::size_t first = part_of(kExperts, me, size).begin;
             const auto wanted = RunLayer(flat, compute, batch, one, first);
             EXPECT_EQ(RunLayer(two_level, compute, batch, two, first), wanted);
             EXPECT_EQ(RunLayer(two_level, compute, batch, two, first, true), wanted);

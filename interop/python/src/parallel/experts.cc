@@ -2,6 +2,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
+#include <tutti/parallel/index_range.h>
 #include <tutti/parallel/token_dispatcher.h>
 
 #include <memory>
@@ -248,7 +249,13 @@ void LeaveExchanges() {
 
 void BindExperts(nb::module_& module) {
   BindRouting(module);
-  module.def("first_expert", &tutti::parallel::first_expert, nb::arg("num_experts"), nb::arg("ranks"), nb::arg("rank"));
+  module.def(
+      "part_of",
+      [](std::size_t count, std::size_t part, std::size_t parts) {
+        const auto range = tutti::parallel::part_of(count, part, parts);
+        return std::pair(range.begin, range.end);
+      },
+      nb::arg("count"), nb::arg("part"), nb::arg("parts"));
   nb::class_<Exchange>(module, "Exchange");
   nb::class_<Handle>(module, "DispatchHandle", "Where tokens go: any number of dispatches and combines may use it.")
       .def_prop_ro(

@@ -152,8 +152,7 @@ class MoEAlltoAllTokenDispatcher:
 
     def experts_of(self, rank: int) -> range:
         """The experts that a rank of the group has."""
-        first, end = (_parallel.first_expert(self.num_experts, self.group.size, rank + i) for i in (0, 1))
-        return range(first, end)
+        return range(*_parallel.part_of(self.num_experts, rank, self.group.size))
 
     @property
     def local_experts(self) -> range:

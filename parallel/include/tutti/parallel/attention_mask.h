@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "tutti/tutti.h"
+#include "tutti/parallel/index_range.h"
 
 namespace tutti::parallel {
 
@@ -29,20 +29,15 @@ struct TUTTI_API AttentionBlock {
   bool operator==(const AttentionBlock&) const = default;
 };
 
-// Indices [begin, end) within a block.
-struct TUTTI_API BlockRange {
-  std::size_t begin = 0, end = 0;
-};
-
 // The keys, of a block's `keys`, that its query `query` sees.
-constexpr BlockRange visible_keys(const AttentionMask& mask, std::size_t lead, std::size_t query, std::size_t keys) {
+constexpr IndexRange visible_keys(const AttentionMask& mask, std::size_t lead, std::size_t query, std::size_t keys) {
   const std::size_t before = query + lead + 1;  // from the first key on
   const std::size_t end = mask.causal ? std::min(before, keys) : keys;
   return {mask.window == 0 || before <= mask.window ? 0 : std::min(before - mask.window, end), end};
 }
 
 // The queries, of a block's `queries`, that see its key `key`.
-constexpr BlockRange visible_queries(const AttentionMask& mask, std::size_t lead, std::size_t key,
+constexpr IndexRange visible_queries(const AttentionMask& mask, std::size_t lead, std::size_t key,
                                      std::size_t queries) {
   const std::size_t begin = mask.causal && key > lead ? std::min(key - lead, queries) : 0;
   if (mask.window == 0) return {begin, queries};

@@ -5,7 +5,8 @@
 // DeepEP (a routing's plan is worked out once, and kept in a handle that any number of exchanges use).
 //
 // Rows may come in segments - by where they have been before - and
-// arrive sorted by local expert, then segment, then source rank, then row, which does not depend on timing.
+// arrive sorted by local expert, then segment, then source rank, then row, which does not depend on timing. A rank has
+// the experts part_of(num_experts, rank, ranks).
 //
 // Thread-safety: one thread at a time; a plan is a value, and used by one thread at a time.
 #pragma once
@@ -18,10 +19,6 @@
 #include "tutti/parallel/process_group.h"
 
 namespace tutti::parallel {
-
-// The first expert of a rank; num_experts for the rank after the last. Every rank has consecutive ones, and the first
-// num_experts % ranks ranks have one more than the others.
-TUTTI_API std::size_t first_expert(std::size_t num_experts, std::size_t ranks, std::size_t rank);
 
 // This rank's part of a routing of `rows` rows.
 struct TUTTI_API ExchangePlan {

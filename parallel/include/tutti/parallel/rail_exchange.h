@@ -11,6 +11,7 @@
 #pragma once
 
 #include "tutti/parallel/expert_exchange.h"
+#include "tutti/parallel/index_range.h"
 
 namespace tutti::parallel {
 
@@ -36,8 +37,8 @@ class TUTTI_API RailExchange {
                std::size_t topk);
 
   std::size_t hosts() const { return hosts_; }
-  // As first_expert().
-  std::size_t first_expert_of(std::size_t host) const;
+  // Of all its ranks.
+  IndexRange experts_of(std::size_t host) const;
 
   // All are collective. experts: [tokens, topk], or -1.
   RailPlan plan(const std::vector<std::int32_t>& experts);

@@ -20,15 +20,8 @@ namespace tutti::parallel {
 
 enum class SequencePlacement {
   contiguous,  // rank i of n has part i of n of the whole sequence
-  zigzag       // rank i of n has parts i and 2 n - 1 - i of 2 n of each sample
+  zigzag       // rank i of n has parts i and 2 n - 1 - i of 2 n of each sample; whose parts are longer takes turns
 };
-
-// Part `part` of `parts` of [0, count). Parts are equally long, or the first count % parts of them are longer by one,
-// as torch.tensor_split has it.
-constexpr BlockRange part_of(std::size_t count, std::size_t part, std::size_t parts) {
-  const auto begin = [&](std::size_t of) { return of * (count / parts) + std::min(of, count % parts); };
-  return {begin(part), begin(part + 1)};
-}
 
 // Consecutive positions of one sample, which a rank holds in consecutive rows.
 struct TUTTI_API SequenceChunk {

@@ -33,7 +33,7 @@
 namespace tutti::parallel {
 
 struct TUTTI_API TokenDispatcherConfig {
-  std::size_t num_experts = 0;  // divided as by first_expert()
+  std::size_t num_experts = 0;  // a rank has part_of(num_experts, rank, ranks)
   std::size_t topk = 2;
   std::size_t hidden_size = 0;
   tuttiDataType_t dtype = tuttiFloat32;
