@@ -143,7 +143,10 @@ StepTime StepCosts::TimeOf(const Strategy& s) {
   time.tensor = microbatches * tensor_all;
   time.experts = microbatches * experts_all;
   time.context = microbatches * (context_forward * (s.recompute ? 2 : 1) + context_backward);
-  time.bubble = (s.pp - 1.0) / s.virtual_stages * all;
+  // Fewer micro-batches than stages do not fill the way from the last stage back to the first one, once for each chunk
+  // but one.
+  const double missing = std::max(0, s.pp - microbatches) * (s.virtual_stages - 1.0);
+  time.bubble = (s.pp - 1 + missing) / s.virtual_stages * all;
   if (s.pp > 1) {
     const int stride = s.tp * s.cp * s.dp;
     time.pipeline_sends = 2.0 * s.virtual_stages * microbatches * SendSeconds(stride, activations / s.tp);

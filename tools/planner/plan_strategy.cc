@@ -21,13 +21,21 @@ double KeptPerToken(const LanguageModel& model, bool recompute) {
   return norms + attention + mlp;
 }
 
+// The micro-batches whose activations the first or the last stage holds. 1F1B: as many as there are stages from it to
+// the last. Interleaved 1F1B: chunks of a stage, a round of micro-batches for each chunk but one, and twice the stages
+// behind this one (docs/parallel_pipeline.md).
+double HeldMicrobatches(const Strategy& s, const LanguageModel& model, bool first) {
+  const int microbatches = s.microbatches(model), behind = first ? s.pp - 1 : 0;
+  if (s.virtual_stages == 1) return std::min(behind + 1, microbatches);
+  const int rounds = std::max(1, microbatches / s.pp), largest_round = (microbatches + rounds - 1) / rounds;
+  const int chunks = std::min((s.virtual_stages - 1) * largest_round + 2 * behind + 1, s.virtual_stages * microbatches);
+  return static_cast<double>(chunks) / s.virtual_stages;
+}
+
 double ActivationBytes(const Strategy& strategy, const LanguageModel& model, bool first) {
   const double tokens = strategy.micro_batch * model.sequence / strategy.cp / strategy.tp;
-  // 1F1B: a stage holds as many micro-batches as there are stages from it to the last; interleaving adds the warm-up of
-  // its other chunks (Narayanan et al. 2021).
-  double held = std::min(first ? strategy.pp : 1, strategy.microbatches(model));
-  if (strategy.virtual_stages > 1) held *= 1 + (strategy.pp - 1.0) / (strategy.pp * strategy.virtual_stages);
-  double elements = held * strategy.stage_layers(model) * KeptPerToken(model, strategy.recompute);
+  double elements =
+      HeldMicrobatches(strategy, model, first) * strategy.stage_layers(model) * KeptPerToken(model, strategy.recompute);
   if (strategy.recompute) elements += KeptPerToken(model, false);  // for the layer being computed
   double bytes = tokens * elements * kActivationBytes;
   if (!first || strategy.pp == 1) bytes += tokens * model.vocabulary * kLogitBytes;
@@ -75,8 +83,8 @@ std::string WhyIllegal(const Strategy& s, const LanguageModel& model) {
   if (!Divides(s.micro_batch, model.global_batch / s.dp)) {
     return undivided("samples of a replica", model.global_batch / s.dp, "micro-batch", s.micro_batch);
   }
-  if (s.virtual_stages > 1 && (s.pp == 1 || !Divides(s.pp, s.microbatches(model)))) {
-    return undivided("with interleaving, the number of micro-batches", s.microbatches(model), "pp", s.pp);
+  if (s.virtual_stages > 1 && s.pp == 1) {
+    return fmt::format("chunks is {}, but pp is 1, so there are no stages to interleave", s.virtual_stages);
   }
   if (model.experts == 0 && s.ep > 1) return fmt::format("ep is {}, but the model has no experts", s.ep);
   if (model.experts > 0 && model.experts % s.ep != 0) return undivided("experts", model.experts, "ep", s.ep);

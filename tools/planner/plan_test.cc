@@ -76,6 +76,10 @@ TEST(PlanStrategy, EveryOneIsLegalOnceAndUsesAllRanks) {
   EXPECT_EQ(why({.pp = 81}), "81 stages are more than the 80 layers");
   EXPECT_EQ(why({.dp = 7}), "global_batch (2304) is not divisible by dp (7)");
   EXPECT_EQ(why({.ep = 2}), "ep is 2, but the model has no experts");
+  EXPECT_EQ(why({.virtual_stages = 2}), "chunks is 2, but pp is 1, so there are no stages to interleave");
+  // 2,304 micro-batches, and 36.
+  EXPECT_EQ(why({.pp = 5, .virtual_stages = 2}), "");
+  EXPECT_EQ(why({.dp = 64, .pp = 5, .virtual_stages = 2}), "");
   EXPECT_EQ(why({.zero = 1}), "zero is 1, but dp x cp is 1, so no other rank shares the state");
 }
 
@@ -101,6 +105,10 @@ TEST(PlanStrategy, ActivationsAreSplitHeldAndRecomputed) {
   EXPECT_NEAR(bytes({.cp = 2, .pp = 8}), bytes(plain) / 2, 1);
   EXPECT_NEAR(bytes({.pp = 8, .micro_batch = 2}), 2 * bytes(plain), 1);
   EXPECT_NEAR(bytes({.pp = 8, .virtual_stages = 2}), bytes(plain) * (1 + 7.0 / 16), 1);
+  // 18 micro-batches are two rounds of 9; 3 are fewer than the stages, and all are held (docs/parallel_pipeline.md).
+  const double each = bytes(plain) / 8;
+  EXPECT_NEAR(bytes({.dp = 128, .pp = 8, .virtual_stages = 2}), each * (9 + 2 * 7 + 1) / 2, 1);
+  EXPECT_NEAR(bytes({.dp = 768, .pp = 8, .virtual_stages = 2}), each * 3, 1);
   EXPECT_LT(bytes({.pp = 8, .recompute = true}), bytes(plain) / 8);
 }
 
@@ -108,11 +116,18 @@ TEST(PlanPrice, BubbleIsThePapers) {
   const auto model = Model("gpt_145b");
   const auto cluster = ClusterOf("dgxa100", 192, 312);
   StepCosts costs(cluster, model);
-  for (const int chunks : {1, 2}) {
-    const Strategy strategy{.tp = 8, .dp = 24, .pp = 8, .virtual_stages = chunks};
+  const auto bubble = [&](const Strategy& strategy) {  // in chunks' times
     const auto time = costs.TimeOf(strategy);
     const double work = time.compute + time.tensor;  // of all micro-batches
-    EXPECT_NEAR(time.bubble / work, 7.0 / (chunks * strategy.microbatches(model)), 1e-9);
+    return time.bubble / work * strategy.virtual_stages * strategy.microbatches(model);
+  };
+  for (const int chunks : {1, 2, 4}) {
+    for (const int micro_batch : {1, 2, 8}) {  // 96, 48 and 12 micro-batches on 7 stages
+      EXPECT_NEAR(bubble({.tp = 8, .dp = 24, .pp = 7, .virtual_stages = chunks, .micro_batch = micro_batch}), 6, 1e-9);
+    }
+    // 3 micro-batches on 7 stages: the first one is back from the last stage 4 chunks after the third has left.
+    EXPECT_NEAR(bubble({.tp = 8, .dp = 24, .pp = 7, .virtual_stages = chunks, .micro_batch = 32}), 6 + (chunks - 1) * 4,
+                1e-9);
   }
 }
 
