@@ -38,6 +38,14 @@ const std::optional<TensorSpec>& SpecOf(const std::vector<PipelineEnds>& chunks,
   return is_input ? ends.input : ends.output;
 }
 
+// The most buffers that the stage has in use at once.
+BuffersBySize NeedsOf(const std::vector<PipelineEnds>& chunks, const PipelineSchedule& schedule, int stage) {
+  return most_in_use(schedule, stage, [&](const BufferUse& use) {
+    const auto& spec = SpecOf(chunks, use);
+    return spec ? BytesOf(*spec) : 0;  // the stages do not fit then: all get that error
+  });
+}
+
 // Of the exception that is handled now; never empty, since an empty text says that all is well.
 std::string SentenceOfException() {
   std::string text;
@@ -187,14 +195,22 @@ void PipelineParallel::Check(const PipelineSchedule& schedule, const std::vector
 }
 
 void PipelineParallel::AllocateFor(const PipelineSchedule& schedule) {
-  const auto bytes_of = [&](const BufferUse& use) {
-    const auto& spec = SpecOf(chunks_, use);
-    return spec ? BytesOf(*spec) : 0;  // the stages do not fit then: all get that error
-  };
-  for (const auto& [bytes, count] : most_in_use(schedule, group_.rank(), bytes_of)) {
+  for (const auto& [bytes, count] : NeedsOf(chunks_, schedule, group_.rank())) {
     auto& memory = memory_[bytes];
     while (memory.size() < count) memory.push_back(allocate_(bytes));
   }
+}
+
+void PipelineParallel::LetGo(const PipelineSchedule& schedule, tuttiStream_t stream) {
+  // Earlier batches, which come before this one on its stream, may still use the memory. (A CUDA stream is refused:
+  // freeing its device's memory waits for it.)
+  if (stream != nullptr) tuttiStreamSynchronize(stream);
+  const auto needs = NeedsOf(chunks_, schedule, group_.rank());
+  for (auto& [bytes, memory] : memory_) {
+    const auto need = needs.find(bytes);
+    memory.resize(std::min(memory.size(), need == needs.end() ? 0 : need->second));
+  }
+  std::erase_if(memory_, [](const auto& kept) { return kept.second.empty(); });
 }
 
 bool PipelineParallel::Negotiate(const PipelineSchedule& schedule, const std::string& trouble) {
@@ -259,7 +275,10 @@ void PipelineParallel::run(const PipelineSchedule& schedule, const std::vector<P
   });
   if (Negotiate(schedule, trouble)) {
     Ask(schedule);
-    Negotiate(schedule, trouble_in([&] { AllocateFor(schedule); }));
+    Negotiate(schedule, trouble_in([&] {
+                LetGo(schedule, stream);
+                AllocateFor(schedule);
+              }));
   }
   try {
     Batch(*this, schedule, steps, stream).Run();

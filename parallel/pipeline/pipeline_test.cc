@@ -1,7 +1,9 @@
 #include "tutti/parallel/pipeline.h"
 
 #include <array>
+#include <cstddef>
 #include <deque>
+#include <memory>
 
 #include "parallel/pipeline/pipeline_toy.h"
 #include "testing/ranks.h"
@@ -41,9 +43,9 @@ TEST_P(PipelineRanks, GradientsAreTheUnsplitModels) {
 }
 
 // The chunks of a stage, as a schedule places them.
-std::deque<SplitStage> ChunksOf(int stage, const PipelineSchedule& schedule) {
+std::deque<SplitStage> ChunksOf(int stage, const PipelineSchedule& schedule, std::size_t rows = 1) {
   std::deque<SplitStage> chunks;
-  for (int chunk = 0; chunk < schedule.chunks; ++chunk) chunks.emplace_back(chunk_number(schedule, stage, chunk));
+  for (int chunk = 0; chunk < schedule.chunks; ++chunk) chunks.emplace_back(chunk_number(schedule, stage, chunk), rows);
   return chunks;
 }
 std::vector<PipelineStep*> StepsOf(std::deque<SplitStage>& chunks) {
@@ -100,6 +102,61 @@ TEST_P(PipelineRanks, ChunksAreAskedWhatTheyGive) {
       }
     }
     EXPECT_EQ(asked, (std::vector{0, 1, 0, 1}));
+    self.Meet();
+  });
+}
+
+// Counts the bytes that it has given away and that nobody has freed.
+struct Counted {
+  std::shared_ptr<std::size_t> bytes = std::make_shared<std::size_t>(0);
+
+  std::shared_ptr<void> operator()(std::size_t size) const {
+    *bytes += size;
+    return {new std::byte[size], [bytes = bytes, size](void* memory) {
+              *bytes -= size;
+              delete[] static_cast<std::byte*>(memory);
+            }};
+  }
+};
+
+// Microbatches of other lengths: the first stage says so, and each chunk gives what follows from what it takes. The
+// pipeline has no more memory than one that never had another length.
+TEST_P(PipelineRanks, AskedAgainForOtherShapes) {
+  RunRanks(GetParam(), [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup group(comm);
+    constexpr int kMicrobatches = 5;
+    const auto schedule = zero_bubble_v(self.size(), kMicrobatches);
+    const int all = 2 * self.size();
+    std::size_t rows = 0;  // of a microbatch
+    int asked = 0;
+    const auto gives = [&](int chunk, const auto& takes) -> std::optional<TensorSpec> {
+      ++asked;
+      const int number = chunk_number(schedule, self.rank(), chunk);
+      EXPECT_EQ(takes.has_value(), number > 0);
+      if (number == all - 1) return std::nullopt;
+      return TensorSpec{{(takes ? takes->shape.front() : rows) + 1, toy::kColumns}, tuttiFloat32};
+    };
+    const auto run = [&](PipelineParallel& pipeline) {
+      auto model = ChunksOf(self.rank(), schedule, rows);
+      pipeline.run(schedule, StepsOf(model));
+      for (const int chunk : {0, 1}) {
+        ExpectGradientsOfUnsplit(model[static_cast<std::size_t>(chunk)], chunk_number(schedule, self.rank(), chunk),
+                                 all, kMicrobatches, rows);
+      }
+    };
+    const Counted memory, of_one_length;
+    PipelineParallel pipeline(group, gives, memory);
+    for (const std::size_t length : {4, 4, 9, 1, 20, 4}) {
+      if (length != rows && self.rank() == 0) pipeline.ask_again();
+      asked = length != rows ? 0 : 2;
+      rows = length;
+      run(pipeline);
+      EXPECT_EQ(asked, 2) << rows << " rows";
+      PipelineParallel fresh(group, gives, of_one_length);
+      run(fresh);
+      EXPECT_EQ(*memory.bytes, *of_one_length.bytes) << rows << " rows";
+    }
     self.Meet();
   });
 }
@@ -165,7 +222,7 @@ TEST(Pipeline, OverTheGroupOfParallelState) {
     const auto comm = self.Join();
     const auto state = initialize_model_parallel(comm, {.pipeline_model_parallel_size = 2});
     auto& group = state->get_pipeline_model_parallel_group();
-    const int stage = state->get_pipeline_model_parallel_rank();
+    const int stage = group.rank();
     const TensorSpec activation{{2, 3}, tuttiFloat32};
     PipelineParallel pipeline(group, stage == 0 ? std::nullopt : std::optional(activation),
                               stage == 1 ? std::nullopt : std::optional(activation));

@@ -52,18 +52,23 @@ struct Layer {
   }
 };
 
-inline Values DataOf(int microbatch) {
-  const auto k = static_cast<float>(microbatch);
-  return {k, 1 - k, 2};
+// A microbatch: `rows` of them.
+inline Values DataOf(int microbatch, std::size_t rows = 1) {
+  Values x;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const auto k = static_cast<float>(microbatch) + static_cast<float>(row);
+    x.insert(x.end(), {k, 1 - k, 2});
+  }
+  return x;
 }
 
 // The whole model on one rank; the loss is half the sum of the squares, so its gradient is the output itself.
-inline std::vector<Layer> Unsplit(int stages, int microbatches) {
+inline std::vector<Layer> Unsplit(int stages, int microbatches, std::size_t rows = 1) {
   std::vector<Layer> layers;
   layers.reserve(static_cast<std::size_t>(stages));
   for (int stage = 0; stage < stages; ++stage) layers.emplace_back(stage);
   for (int k = 0; k < microbatches; ++k) {
-    std::vector<Values> activations{DataOf(k)};
+    std::vector<Values> activations{DataOf(k, rows)};
     for (const auto& layer : layers) activations.push_back(layer.Forward(activations.back()));
     Values gradient = activations.back();
     for (std::size_t stage = layers.size(); stage-- > 0;) {
@@ -76,7 +81,7 @@ inline std::vector<Layer> Unsplit(int stages, int microbatches) {
 // One stage of the model: its layer, and at the pipeline's ends the data and the loss.
 class Stage : public PipelineStep {
  public:
-  explicit Stage(int stage) : layer_(stage) {}
+  explicit Stage(int stage, std::size_t rows = 1) : layer_(stage), rows_(rows) {}
   const Layer& layer() const { return layer_; }
 
   void forward(int microbatch, const Tensor* input, const Tensor* output) override {
@@ -94,7 +99,7 @@ class Stage : public PipelineStep {
 
   // What a pass works on.
   Values x(int microbatch, const Tensor* input) const {
-    return input != nullptr ? ValuesOf(*input) : DataOf(microbatch);
+    return input != nullptr ? ValuesOf(*input) : DataOf(microbatch, rows_);
   }
   Values grad_y(int microbatch, const Tensor* grad_output) const {
     return grad_output != nullptr ? ValuesOf(*grad_output) : predictions_.at(microbatch);
@@ -104,13 +109,14 @@ class Stage : public PipelineStep {
   static Values ValuesOf(const Tensor& tensor) { return {tensor.floats(), tensor.floats() + tensor.count()}; }
 
   Layer layer_;
+  std::size_t rows_;  // of a microbatch, on the first stage
   std::map<int, Values> predictions_;
 };
 
 // The same stage, whose backwards come in two parts.
 class SplitStage : public SplitBackwardStep {
  public:
-  explicit SplitStage(int stage) : whole_(stage), layer_(stage) {}
+  explicit SplitStage(int stage, std::size_t rows = 1) : whole_(stage, rows), layer_(stage) {}
   const Layer& layer() const { return layer_; }
 
   void forward(int microbatch, const Tensor* input, const Tensor* output) override {
@@ -160,8 +166,8 @@ inline std::vector<PipelineEnds> EndsOf(int stage, int stages, int chunks) {
 }
 
 template <typename Step>
-void ExpectGradientsOfUnsplit(const Step& step, int stage, int stages, int microbatches) {
-  const auto expected = Unsplit(stages, microbatches)[static_cast<std::size_t>(stage)];
+void ExpectGradientsOfUnsplit(const Step& step, int stage, int stages, int microbatches, std::size_t rows = 1) {
+  const auto expected = Unsplit(stages, microbatches, rows)[static_cast<std::size_t>(stage)];
   EXPECT_NE(expected.grad_a, 0);
   EXPECT_EQ(step.layer().grad_a, expected.grad_a) << microbatches << " microbatches";
   EXPECT_EQ(step.layer().grad_b, expected.grad_b) << microbatches << " microbatches";

@@ -6,7 +6,8 @@
 //   pipeline.run(one_forward_one_backward(stages, microbatches), step);
 //
 // Invariants: nothing of a batch is sent unless all stages agree on the schedule and each chunk takes what the previous
-// one gives. Memory is for as many tensors as the schedule ever has in flight here, and is reused.
+// one gives. Memory is for as many tensors as a schedule ever has in flight here, and is reused; what chunks that are asked
+// again do not need is let go of.
 // Thread-safety: one thread at a time, as for a communicator.
 #pragma once
 
@@ -108,6 +109,8 @@ class TUTTI_API PipelineParallel {
   // Proves the schedule.
   void Check(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps);
   void AllocateFor(const PipelineSchedule& schedule);
+  // Frees what tensors of other shapes have needed.
+  void LetGo(const PipelineSchedule& schedule, tuttiStream_t stream);
   // Returns whether a stage asks.
   bool Negotiate(const PipelineSchedule& schedule, const std::string& trouble);
   void Ask(const PipelineSchedule& schedule);
