@@ -45,7 +45,7 @@ pack() {
     build=build/gpu_kit
     cmake --preset release -B "$build" -DTUTTI_CUDA=ON -DTUTTI_CUDA_ARCHITECTURES="$architecture" -DTUTTI_TOOLS=OFF \
       -DTUTTI_NCCL=OFF >/dev/null
-    cmake --build "$build" --target tutti-bench tutti-peer-nccl tutti_tests train_lm compare_losses
+    cmake --build "$build" --target tutti-bench tutti-peer-nccl tutti_tests train_lm
     # Only where there is cuBLAS.
     cmake --build "$build" --target train_lm_cuda || echo "[kit] without train_lm_cuda"
   fi
@@ -66,7 +66,7 @@ pack() {
   # The language model on the host is trained here: there its mathematics would take most of the kit.
   local models=$build/examples/train_lm
   if [ -x "$models/train_lm_cuda" ]; then
-    cp "$models/train_lm_cuda" "$models/compare_losses" "$to/bin/"
+    cp "$models/train_lm_cuda" examples/train_lm/compare_losses.sh "$to/bin/"
     "$models/train_lm" --steps 50 --losses "$to/gpu_kit/host_losses" >/dev/null
   fi
   # The libraries that the programs need, except the C library's own and CUDA's, which the machine has.
@@ -75,7 +75,7 @@ pack() {
     LD_LIBRARY_PATH=$build ldd "$program" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' || true
   done | sort -u | grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv|ld-linux[^/]*|libcuda|libcudart|libcublas|libcublasLt)\.so' |
     while read -r library; do cp -L "$library" "$to/lib/"; done
-  strip --strip-unneeded "$to"/lib/*.so* "$to"/bin/tutti* "$to"/bin/train_lm_cuda "$to"/bin/compare_losses 2>/dev/null || true
+  strip --strip-unneeded "$to"/lib/*.so* "$to"/bin/tutti* "$to"/bin/train_lm_cuda 2>/dev/null || true
   {
     echo "commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)$([ -z "$(git status --porcelain 2>/dev/null)" ] || echo +)"
     echo "architectures=$(sed -n 's/^TUTTI_CUDA_ARCHITECTURES:[^=]*=//p' "$build/CMakeCache.txt" | tr ';' ' ')"

@@ -2,152 +2,235 @@
 
 #include <fmt/format.h>
 
-#include <memory>
 #include <numeric>
 
+#include "tutti/parallel/mixed_heads.h"
+
 namespace train_lm {
+namespace {
 
-Model::Model(const Surroundings& surroundings, const StageRange& range)
-    : in_(surroundings), range_(range), norm_(surroundings, "norm") {
-  if (first()) {
-    const Shape shape = activation_shape();
-    const std::size_t begin = in_.sequence_parallel ? in_.tp.rank() * shape[0] : 0;
-    std::vector<std::int32_t> ids(shape[0] * shape[1]);
-    const auto& positions = in_.attention.positions();
-    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(positions[begin + i / shape[1]]);
-    positions_ = Buffer(in_.math.compute(), {ids.size()}, tuttiInt32);
-    in_.math.compute().upload(ids.data(), positions_);
+using tutti::parallel::require_divisible;
+
+// Of queries, keys and values together.
+constexpr std::size_t kMixed = 3;
+
+std::size_t SizeOf(const tutti::parallel::ProcessGroup& group) { return static_cast<std::size_t>(group.size()); }
+
+const ModelConfig& Checked(const ModelConfig& config, ParallelState& state) {
+  const std::size_t tp = SizeOf(state.get_tensor_model_parallel_group());
+  require_divisible("hidden", config.hidden, "heads", config.heads);
+  require_divisible("heads", config.heads, "tensor_model_parallel_size", tp);
+  require_divisible("layers", config.layers, "pipeline_model_parallel_size",
+                    SizeOf(state.get_pipeline_model_parallel_group()));
+  if (config.sequence_parallel) require_divisible("sequence", config.sequence, "tensor_model_parallel_size", tp);
+  return config;
+}
+
+std::string NameOf(std::size_t block) { return fmt::format("block{}.", block); }
+
+// The parameters of blocks [first, last), and of what is before the first and after the last.
+std::vector<ParameterSpec> ParametersOf(const ModelConfig& model, std::size_t first, std::size_t last) {
+  std::vector<ParameterSpec> specs;
+  const auto add = [&](std::string name, std::size_t rows, std::size_t columns, Split split) {
+    specs.push_back({std::move(name), {rows, columns}, split});
+  };
+  const auto add_gain = [&](std::string name) {
+    specs.push_back({.name = std::move(name), .whole = {model.hidden}, .is_gain = true});
+  };
+  if (first == 0) add("embedding", model.vocabulary, model.hidden, Split::rows);
+  for (std::size_t block = first; block < last; ++block) {
+    const auto name = NameOf(block);
+    add_gain(name + "norm1");
+    add(name + "qkv", kMixed * model.hidden, model.hidden, Split::rows);
+    add(name + "out", model.hidden, model.hidden, Split::columns);
+    add_gain(name + "norm2");
+    add(name + "up", model.feed_forward, model.hidden, Split::rows);
+    add(name + "down", model.hidden, model.feed_forward, Split::columns);
   }
-  for (std::size_t block = range_.first_block; block < range_.last_block; ++block) {
-    blocks_.push_back(fmt::format("block{}", block));
+  if (last == model.layers) {
+    add_gain("head.norm");
+    add("head.weight", model.vocabulary, model.hidden, Split::rows);
   }
+  return specs;
 }
 
-tutti::parallel::VocabParallelEmbedding Model::MakeEmbedding() const {
-  return {in_.tp,
-          in_.model.vocabulary,
-          in_.model.hidden,
-          in_.parameters.data("embedding"),
-          in_.parameters.grad("embedding"),
-          in_.sequence_parallel};
+}  // namespace
+
+Norm::Norm(const Surroundings& surroundings, const std::string& name)
+    : in_(surroundings), gain_(in_.parameters.data(name)), grad_gain_(in_.parameters.grad(name)) {}
+
+Norm::Saved Norm::forward(const Tensor& x) const {
+  Saved saved{in_.make(x.shape), in_.make({x.rows()})};
+  in_.math.norm(x, gain_, saved.y, saved.scales);
+  return saved;
 }
 
-tutti::parallel::ColumnParallelLinear Model::MakeHead() const {
-  return {
-      in_.tp,
-      in_.model.hidden,
-      in_.model.vocabulary,
-      {in_.parameters.data("head.weight"), {}, in_.parameters.grad("head.weight"), {}, &in_.parameters.weight_grads()},
-      {.sequence_parallel = in_.sequence_parallel}};
+void Norm::backward(const Tensor& x, const Saved& saved, const Tensor& grad_y, const Tensor& grad_x) const {
+  in_.math.norm_backward(x, gain_, saved.scales, grad_y, grad_x, grad_gain_);
 }
 
-void Model::Embed(const Samples& samples, const Tensor& x) {
-  in_.parameters.in_forward("embedding", [&] {
-    MakeEmbedding().forward(samples.ids, x);
-    const Buffer rows = in_.make(x.shape);
-    in_.math.compute().embed(positions_, in_.parameters.data("positions"), 0, rows);
-    in_.math.add(x, rows, x);
-  });
+Block::Block(const Surroundings& surroundings, const std::string& name)
+    : in_(surroundings),
+      norm1_(in_, name + "norm1"),
+      norm2_(in_, name + "norm2"),
+      qkv_(in_.tp, in_.model.hidden, kMixed * in_.model.hidden, in_.parameters.linear(name + "qkv"),
+           {.sequence_parallel = in_.model.sequence_parallel}),
+      up_(in_.tp, in_.model.hidden, in_.model.feed_forward, in_.parameters.linear(name + "up"),
+          {.sequence_parallel = in_.model.sequence_parallel}),
+      out_(in_.tp, in_.model.hidden, in_.model.hidden, in_.parameters.linear(name + "out"),
+           {.sequence_parallel = in_.model.sequence_parallel}),
+      down_(in_.tp, in_.model.feed_forward, in_.model.hidden, in_.parameters.linear(name + "down"),
+            {.sequence_parallel = in_.model.sequence_parallel}) {}
+
+// Splits whole heads: each rank has some of them.
+Tensor Block::Heads(const Tensor& tensor, bool mixed) const {
+  const auto& model = in_.model;
+  const std::size_t heads = model.heads / in_.tp.size(), width = model.hidden / model.heads;
+  if (!mixed) return {tensor.floats(), {model.sequence, model.batch, heads, width}};
+  return {tensor.floats(), tutti::parallel::mixed_shape(model.sequence, model.batch, heads, heads, width)};
 }
 
-void Model::EmbedBackward(const Samples& samples, Buffer grad) {
-  const auto kept = std::make_shared<Buffer>(std::move(grad));
-  in_.parameters.in_backward("embedding", [&] {
-    // The layer uses only its weight's shape, because the weight's memory may be gone by then.
-    in_.parameters.weight_grads().call([&compute = in_.math.compute(), layer = MakeEmbedding(), ids = samples.ids, kept,
-                                        positions = positions_.tensor(),
-                                        grad_positions = in_.parameters.grad("positions")]() mutable {
-      compute.embed_backward(positions, *kept, 0, grad_positions);
-      layer.backward(ids, *kept);
-    });
-  });
-}
-
-double Model::Head(const Samples& samples, const Tensor& x, Saved& saved) {
-  in_.parameters.in_forward("head", [&] {
-    saved.norm = norm_.forward(x);
-    saved.logits = in_.make(in_.part_of_columns(in_.model.vocabulary));
-    MakeHead().forward(saved.norm.y, saved.logits);
-  });
-  const Buffer losses = in_.make({samples.targets.count()});
-  saved.loss.emplace(in_.tp, in_.model.vocabulary);
-  saved.loss->forward(saved.logits, samples.targets, losses);
-  std::vector<float> values(losses.tensor().count());
-  in_.math.compute().download(losses, values.data());
-  return std::accumulate(values.begin(), values.end(), 0.0);
-}
-
-void Model::HeadBackward(const Samples& samples, const Tensor& x, Saved& saved, float loss_scale, const Tensor& grad) {
-  const std::vector<float> scales(samples.targets.count(), loss_scale);
-  const Buffer grad_losses = in_.make({scales.size()});
-  in_.math.compute().upload(scales.data(), grad_losses);
-  const Tensor& logits = saved.logits;
-  saved.loss->backward(logits, samples.targets, grad_losses, logits);
-  in_.math.compute().zero(grad);
-  in_.parameters.in_backward("head", [&] {
-    Buffer grad_norm = in_.make(x.shape);
-    MakeHead().backward(saved.norm.y, logits, grad_norm);
-    norm_.backward(x, saved.norm, std::move(grad_norm), grad);
-  });
-}
-
-void Model::forward(int microbatch, const Samples& samples, const Tensor* input, const Tensor* output) {
+Block::Saved Block::forward(const Tensor& x, const Tensor& y) {
   Saved saved;
+  saved.norm1 = norm1_.forward(x);
+  saved.qkv = in_.make(in_.part_of_columns(kMixed * in_.model.hidden));
+  qkv_.forward(saved.norm1.y, saved.qkv);
+  saved.attended = in_.make(in_.part_of_columns(in_.model.hidden));
+  saved.attention = in_.attention.forward(Heads(saved.qkv, true), Heads(saved.attended, false));
+  saved.between = in_.make(x.shape);
+  out_.forward(saved.attended, saved.between);
+  in_.math.add(x, saved.between, saved.between);
+
+  saved.norm2 = norm2_.forward(saved.between);
+  saved.up = in_.make(in_.part_of_columns(in_.model.feed_forward));
+  up_.forward(saved.norm2.y, saved.up);
+  saved.active = in_.make(saved.up.tensor().shape);
+  in_.math.silu(saved.up, saved.active);
+  down_.forward(saved.active, y);
+  in_.math.add(saved.between, y, y);
+  return saved;
+}
+
+void Block::backward(const Tensor& x, const Saved& saved, const Tensor& grad) {
+  const Buffer grad_up = in_.make(saved.up.tensor().shape), grad_norm = in_.make(x.shape);
+  down_.backward(saved.active, grad, grad_up);
+  in_.math.silu_backward(saved.up, grad_up, grad_up);
+  up_.backward(saved.norm2.y, grad_up, grad_norm);
+  norm2_.backward(saved.between, saved.norm2, grad_norm, grad);
+
+  const Buffer grad_attended = in_.make(saved.attended.tensor().shape), grad_qkv = in_.make(saved.qkv.tensor().shape);
+  out_.backward(saved.attended, grad, grad_attended);
+  in_.attention.backward(Heads(saved.qkv, true), Heads(saved.attended, false), saved.attention,
+                         Heads(grad_attended, false), Heads(grad_qkv, true));
+  qkv_.backward(saved.norm1.y, grad_qkv, grad_norm);
+  norm1_.backward(x, saved.norm1, grad_norm, grad);
+}
+
+Model::Model(const ModelConfig& config, ParallelState& state, Math& math, std::function<Samples(int microbatch)> load)
+    : config_(Checked(config, state)),
+      first_block_(config.layers / SizeOf(state.get_pipeline_model_parallel_group()) *
+                   static_cast<std::size_t>(state.get_pipeline_model_parallel_group().rank())),
+      last_block_(first_block_ + config.layers / SizeOf(state.get_pipeline_model_parallel_group())),
+      parameters_(ParametersOf(config, first_block_, last_block_), state, config.sequence_parallel, math),
+      attention_(state.get_ulysses_parallel_group(), state.get_ring_parallel_group(), math.attention(),
+                 {.sequence = config.sequence,
+                  .batch = config.batch,
+                  .heads = config.heads / SizeOf(state.get_tensor_model_parallel_group()),
+                  .width = config.hidden / config.heads}),
+      in_{config_, math, parameters_, {state.get_tensor_model_parallel_group(), math.compute()}, attention_},
+      load_(std::move(load)) {
+  for (std::size_t block = first_block_; block < last_block_; ++block) blocks_.emplace_back(in_, NameOf(block));
+  if (first()) {
+    embedding_.emplace(in_.tp, config_.vocabulary, config_.hidden, parameters_.data("embedding"),
+                       parameters_.grad("embedding"), config_.sequence_parallel);
+  }
+  if (last()) {
+    norm_.emplace(in_, "head.norm");
+    head_.emplace(in_.tp, config_.hidden, config_.vocabulary, parameters_.linear("head.weight"),
+                  tutti::parallel::ColumnParallelOptions{.sequence_parallel = config_.sequence_parallel});
+  }
+}
+
+std::optional<tutti::parallel::TensorSpec> Model::input() const {
+  if (first()) return std::nullopt;
+  return tutti::parallel::TensorSpec{in_.activation_shape()};
+}
+
+std::optional<tutti::parallel::TensorSpec> Model::output() const {
+  if (last()) return std::nullopt;
+  return tutti::parallel::TensorSpec{in_.activation_shape()};
+}
+
+void Model::Head(Saved& saved) {
+  saved.norm = norm_->forward(saved.inputs.back());
+  saved.logits = in_.make(in_.part_of_columns(config_.vocabulary));
+  head_->forward(saved.norm.y, saved.logits);
+  const Tensor targets = saved.samples.targets;
+  const Buffer losses = in_.make({targets.count()});
+  saved.loss.emplace(in_.tp, config_.vocabulary);
+  saved.loss->forward(saved.logits, targets, losses);
+  std::vector<float> values(targets.count());
+  in_.math.compute().download(losses, values.data());
+  loss_ += std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+// Of the mean loss of a step's tokens on this replica.
+void Model::HeadBackward(Saved& saved, const Tensor& grad) {
+  const Tensor targets = saved.samples.targets, logits = saved.logits;
+  const std::vector<float> shares(targets.count(), 1 / static_cast<float>(config_.microbatches * targets.count()));
+  const Buffer grad_losses = in_.make({shares.size()}), grad_norm = in_.make(grad.shape);
+  in_.math.compute().upload(shares.data(), grad_losses);
+  saved.loss->backward(logits, targets, grad_losses, logits);
+  head_->backward(saved.norm.y, logits, grad_norm);
+  in_.math.compute().zero(grad);
+  norm_->backward(saved.inputs.back(), saved.norm, grad_norm, grad);
+}
+
+void Model::forward(int microbatch, const Tensor* input, const Tensor* output) {
+  auto& saved = saved_[microbatch];
+  saved.samples = load_(microbatch);
   const auto add = [&]() -> const Tensor& {
-    saved.own.push_back(in_.make(activation_shape()));
+    saved.own.push_back(in_.make(in_.activation_shape()));
     return saved.inputs.emplace_back(saved.own.back().tensor());
   };
   if (input == nullptr) {
-    Embed(samples, add());
+    embedding_->forward(saved.samples.ids, add());
   } else {
     saved.inputs.push_back(*input);
   }
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const bool goes_out = i + 1 == blocks_.size() && output != nullptr;
     const Tensor y = goes_out ? *output : add();
-    saved.blocks.push_back(Block(in_, blocks_[i]).forward(saved.inputs[i], y));
-    remote_choices_ += saved.blocks.back().remote_choices();
+    saved.blocks.push_back(blocks_[i].forward(saved.inputs[i], y));
   }
-  if (last()) losses_[microbatch] = Head(samples, saved.inputs.back(), saved);
-  saved_.erase(microbatch);
-  saved_.emplace(microbatch, std::move(saved));
+  if (last()) Head(saved);
 }
 
-void Model::backward(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
-                     float loss_scale) {
-  Backward(microbatch, samples, grad_output, grad_input, loss_scale);
-}
-
-Model::Saved Model::Backward(int microbatch, const Samples& samples, const Tensor* grad_output,
-                             const Tensor* grad_input, float loss_scale) {
+void Model::backward(int microbatch, const Tensor* /*input*/, const Tensor* grad_output, const Tensor* grad_input) {
   auto node = saved_.extract(microbatch);
   Saved& saved = node.mapped();
-  Buffer own = in_.make(activation_shape());
+  // The step's last backward completes the gradients, of which DDP sends a bucket as soon as it is full.
+  const bool completes = ++backwards_ == config_.microbatches;
+  const auto ready = [&](const std::string& prefix) {
+    if (completes) parameters_.mark_ready(prefix);
+  };
+  const Buffer own = in_.make(in_.activation_shape());
   const Tensor grad = grad_input != nullptr ? *grad_input : own.tensor();
-  if (grad_output == nullptr) {
-    HeadBackward(samples, saved.inputs.back(), saved, loss_scale, grad);
+  if (last()) {
+    HeadBackward(saved, grad);
+    ready("head");
   } else {
-    in_.math.compute().copy_columns(*grad_output, 0, grad, 0, in_.model.hidden);
+    in_.math.compute().copy_columns(*grad_output, 0, grad, 0, config_.hidden);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    Block(in_, blocks_[i]).backward(saved.inputs[i], saved.blocks[i], grad);
+    blocks_[i].backward(saved.inputs[i], saved.blocks[i], grad);
+    ready(NameOf(first_block_ + i));
   }
-  if (first()) EmbedBackward(samples, std::move(own));
-  return std::move(saved);
-}
-
-void Model::backward_input(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
-                           float loss_scale) {
-  in_.parameters.defer(true);
-  auto saved = Backward(microbatch, samples, grad_output, grad_input, loss_scale);
-  in_.parameters.defer(false);
-  put_off_.erase(microbatch);
-  put_off_.emplace(microbatch, PutOff{std::move(saved), in_.parameters.take_put_off()});
-}
-
-void Model::backward_weight(int microbatch) {
-  const auto node = put_off_.extract(microbatch);
-  in_.parameters.backward_weight(node.mapped().gradients);
+  if (first()) {
+    embedding_->backward(saved.samples.ids, grad);
+    ready("embedding");
+  }
+  if (completes) backwards_ = 0;
 }
 
 }  // namespace train_lm

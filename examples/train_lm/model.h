@@ -1,84 +1,145 @@
-// One pipeline stage's part of the language model: some blocks, with the embedding before the first and the loss after
-// the last. Keeps what backward needs for every micro-batch in progress.
+// One pipeline stage's part of a transformer language model: some blocks, with the embedding before the first and the
+// loss after the last. A block is norm, attention, norm, multilayer perceptron, each pair with a residual around it
+// (Vaswani et al. 2017; the norms first, as in GPT-2). Positions are learned from the causal mask alone (Haviv et al.
+// 2022).
+//
+// Its linear layers are split over a tensor-parallel group. Between a row-parallel layer and the next column-parallel
+// one, tensors are [sequence, batch, hidden], or with sequence parallelism this rank's part of the sequence.
 //
 // Thread-safety: one thread at a time.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "block.h"
+#include "parameters.h"
+#include "tutti/parallel/context_parallel.h"
+#include "tutti/parallel/pipeline.h"
 #include "tutti/parallel/vocab_parallel.h"
 
 namespace train_lm {
 
-// One micro-batch: ids and targets (int32), [sequence, batch].
-struct Samples {
-  Tensor ids, targets;
+struct ModelConfig {
+  std::size_t layers = 4;
+  std::size_t hidden = 64;
+  std::size_t heads = 4;
+  std::size_t sequence = 64;
+  std::size_t feed_forward = 256;
+  std::size_t vocabulary = 256;  // bytes of text
+  bool sequence_parallel = false;
+  std::size_t batch = 2;         // samples of a micro-batch
+  std::size_t microbatches = 4;  // of a step, on each replica
 };
 
-class Model {
- public:
-  Model(const Surroundings& surroundings, const StageRange& range);
+// A micro-batch: ids and targets (int32), [sequence, batch].
+struct Samples {
+  Buffer ids, targets;
+};
 
-  // The shape of what stages send each other: [sequence (or a part), batch, hidden].
-  Shape activation_shape() const { return in_.rows_of_sequence(in_.model.hidden); }
-  // input: null on the first stage; otherwise it stays valid until backward. output: null on the last stage.
-  void forward(int microbatch, const Samples& samples, const Tensor* input, const Tensor* output);
-  // grad_output: null on the last stage, where every loss has the weight `loss_scale`. grad_input: null on the first.
-  void backward(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
-                float loss_scale);
-  // The same in two parts: the second one computes all parameter gradients.
-  void backward_input(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
-                      float loss_scale);
-  void backward_weight(int microbatch);
-  // The sum of the losses of a micro-batch, on the last stage, after its forward.
-  double loss(int microbatch) const { return losses_.at(microbatch); }
-  // See Mixture; the total of all blocks so far.
-  std::uint64_t remote_choices() const { return remote_choices_; }
+// What a stage's layers share.
+struct Surroundings {
+  const ModelConfig& model;
+  Math& math;
+  Parameters& parameters;
+  tutti::parallel::TensorParallel tp;
+  tutti::parallel::ContextParallelAttention& attention;
+
+  // [sequence (or this rank's part of it), batch, hidden].
+  Shape activation_shape() const {
+    return {model.sequence_parallel ? model.sequence / tp.size() : model.sequence, model.batch, model.hidden};
+  }
+  // [sequence, batch, this rank's part of columns].
+  Shape part_of_columns(std::size_t columns) const { return {model.sequence, model.batch, columns / tp.size()}; }
+  Buffer make(Shape shape) const { return {math.compute(), std::move(shape)}; }
+};
+
+class Norm {
+ public:
+  Norm(const Surroundings& surroundings, const std::string& name);
+
+  struct Saved {
+    Buffer y, scales;
+  };
+  Saved forward(const Tensor& x) const;
+  // Adds to grad_x.
+  void backward(const Tensor& x, const Saved& saved, const Tensor& grad_y, const Tensor& grad_x) const;
 
  private:
-  using VocabParallelEmbedding = tutti::parallel::VocabParallelEmbedding;
-  using ColumnParallelLinear = tutti::parallel::ColumnParallelLinear;
-  using VocabParallelCrossEntropy = tutti::parallel::VocabParallelCrossEntropy;
+  const Surroundings& in_;
+  Tensor gain_, grad_gain_;
+};
+
+class Block {
+ public:
+  Block(const Surroundings& surroundings, const std::string& name);
+
   struct Saved {
+    Norm::Saved norm1, norm2;
+    Buffer qkv, attended, between, up, active;
+    tutti::parallel::ContextParallelAttention::Saved attention;
+  };
+  Saved forward(const Tensor& x, const Tensor& y);
+  // grad: the gradient of y, replaced by that of x.
+  void backward(const Tensor& x, const Saved& saved, const Tensor& grad);
+
+ private:
+  // By head: queries, keys and values if `mixed`.
+  Tensor Heads(const Tensor& tensor, bool mixed) const;
+
+  const Surroundings& in_;
+  Norm norm1_, norm2_;
+  tutti::parallel::ColumnParallelLinear qkv_, up_;
+  tutti::parallel::RowParallelLinear out_, down_;
+};
+
+class Model final : public tutti::parallel::PipelineStep {
+ public:
+  // The stage of this rank, with parameters of its own. `load` makes the samples of a micro-batch.
+  Model(const ModelConfig& config, ParallelState& state, Math& math, std::function<Samples(int microbatch)> load);
+
+  // The tensors from the previous stage and for the next one.
+  std::optional<tutti::parallel::TensorSpec> input() const;
+  std::optional<tutti::parallel::TensorSpec> output() const;
+  void forward(int microbatch, const Tensor* input, const Tensor* output) override;
+  void backward(int microbatch, const Tensor* input, const Tensor* grad_output, const Tensor* grad_input) override;
+
+  Parameters& parameters() { return parameters_; }
+  // The sum of the losses of a step's tokens so far, on the last stage; 0 from then on.
+  double take_loss() { return std::exchange(loss_, 0); }
+
+ private:
+  struct Saved {
+    Samples samples;
     std::vector<Tensor> inputs;  // of the blocks and the head
     std::vector<Buffer> own;     // those inputs that the pipeline does not own
     std::vector<Block::Saved> blocks;
-    LayerNorm::Saved norm;
+    Norm::Saved norm;
     Buffer logits;
-    std::optional<VocabParallelCrossEntropy> loss;
+    std::optional<tutti::parallel::VocabParallelCrossEntropy> loss;
   };
 
-  // Kept until the second part of a backward.
-  struct PutOff {
-    Saved saved;
-    std::vector<Parameters::PutOff> gradients;
-  };
+  void Head(Saved& saved);
+  void HeadBackward(Saved& saved, const Tensor& grad);
+  bool first() const { return first_block_ == 0; }
+  bool last() const { return last_block_ == config_.layers; }
 
-  Saved Backward(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
-                 float loss_scale);
-  // Layers for one pass, with the parameters where they are then.
-  VocabParallelEmbedding MakeEmbedding() const;
-  ColumnParallelLinear MakeHead() const;
-  void Embed(const Samples& samples, const Tensor& x);
-  void EmbedBackward(const Samples& samples, Buffer grad);
-  double Head(const Samples& samples, const Tensor& x, Saved& saved);
-  void HeadBackward(const Samples& samples, const Tensor& x, Saved& saved, float loss_scale, const Tensor& grad);
-  bool first() const { return range_.first_block == 0; }
-  bool last() const { return range_.last_block == in_.model.layers; }
-
-  const Surroundings& in_;
-  StageRange range_;
-  Buffer positions_;                 // ids of this rank's part of the sequence
-  std::vector<std::string> blocks_;  // names
-  LayerNorm norm_;
+  const ModelConfig& config_;
+  std::size_t first_block_, last_block_;
+  Parameters parameters_;
+  tutti::parallel::ContextParallelAttention attention_;
+  Surroundings in_;
+  std::function<Samples(int microbatch)> load_;
+  std::optional<tutti::parallel::VocabParallelEmbedding> embedding_;
+  std::vector<Block> blocks_;
+  std::optional<Norm> norm_;
+  std::optional<tutti::parallel::ColumnParallelLinear> head_;
   std::map<int, Saved> saved_;  // by micro-batch
-  std::map<int, PutOff> put_off_;
-  std::map<int, double> losses_;
-  std::uint64_t remote_choices_ = 0;
+  std::size_t backwards_ = 0;   // of this step
+  double loss_ = 0;
 };
 
 }  // namespace train_lm

@@ -123,7 +123,7 @@ train() {
     "$programs/run.sh" 2 "$programs/train_lm_cuda" --steps 50 --tensor 2 --sequence-parallel --losses "$out/tp" &&
     "$programs/run.sh" 2 "$programs/train_lm_cuda" --steps 50 --losses "$out/dp" &&
     "$programs/run.sh" 2 "$programs/train_lm_cuda" --steps 50 --pipeline 2 --losses "$out/pp" &&
-    "$programs/compare_losses" "$out/chart.svg" "host=$kit/gpu_kit/host_losses" "device=$out/one" "TP+SP 2=$out/tp" "DP 2=$out/dp" "PP 2=$out/pp"
+    "$programs/compare_losses.sh" "$kit/gpu_kit/host_losses" "$out"/{one,tp,dp,pp}
 }
 export -f train nvidia_libraries
 

@@ -3,7 +3,7 @@
 // another one writes, and sums are added up in a fixed order, so results do not depend on how many run at a time.
 //
 // A processor on CUDA derives from ElementwiseCompute in a file compiled by nvcc (with --extended-lambda), whose
-// for_each launches a kernel on stream(): examples/train_lm/math/cuda_math.cu.
+// for_each launches a kernel on stream(): examples/train_lm/cuda_math.cu.
 //
 // Thread-safety: one thread at a time.
 #pragma once

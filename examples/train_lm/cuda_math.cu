@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "elementwise_math.h"
+#include "model_math.h"
 #include "tutti/parallel/error.h"
 
 namespace train_lm {

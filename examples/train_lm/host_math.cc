@@ -1,4 +1,4 @@
-#include "elementwise_math.h"
+#include "model_math.h"
 #include "tutti/parallel/host_compute.h"
 
 #ifdef TRAIN_LM_OPENBLAS
