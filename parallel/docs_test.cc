@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Page{"parallel_context", {"context/context_parallel_test.cc"}, 5},
                       Page{"parallel_pipeline", {"pipeline/pipeline_toy.h", "pipeline/pipeline_test.cc"}, 10},
                       Page{"parallel_sharded", {"sharded/fully_sharded_toy.h"}, 15},
-                      Page{"parallel_experts", {"expert/moe_layer_test.cc", "serving/replica_router_test.cc"}, 20}),
+                      Page{"parallel_experts", {"expert/moe_training_test.cc", "serving/replica_router_test.cc"}, 20}),
     [](const auto& info) { return info.param.page; });
 
 TEST_P(ParallelDocs, EveryLineOfCodeIsATests) {

@@ -10,6 +10,7 @@
 #include "tutti/parallel/error.h"
 
 namespace tutti::parallel {
+
 DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, Compute& compute,
                                                  std::vector<Parameter> parameters,
                                                  const DistributedDataParallelConfig& config)
@@ -19,11 +20,6 @@ DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, Compute& c
       config_(config),
       slots_(parameters_.size()),
       used_(parameters_.size()) {
-  if (config_.servers < 0 || config_.servers > group_.size()) {
-    throw Error(tuttiInvalidArgument,
-                fmt::format("the number of parameter servers is {}, but group \"{}\" has {} ranks", config_.servers,
-                            group_.name(), group_.size()));
-  }
   const auto problem = problem_of(parameters_);
   if (!problem.empty()) throw Error(tuttiInvalidArgument, problem);
   MakeBuckets();
@@ -84,9 +80,6 @@ float DistributedDataParallel::Share() const {
 }
 
 void DistributedDataParallel::keep_gradients() {
-  if (has_servers()) {
-    throw Error(tuttiInvalidUsage, "keep_gradients() was called with servers: a rank has only some of the averages");
-  }
   if (!finished_) return;
   // The sum will be divided again.
   for (const auto& bucket : buckets_) {
@@ -120,26 +113,10 @@ void DistributedDataParallel::mark_ready(std::size_t parameter) {
 }
 
 void DistributedDataParallel::SendNext() {
-  const auto bucket = next_++;
-  const Tensor& gradients = buckets_[bucket].gradients;
+  const Tensor& gradients = buckets_[next_++].gradients;
   if (Share() != 1.0F) compute_.scale(gradients, Share());
   compute_.fork_communication();
-  if (has_servers()) {
-    group_.reduce(gradients, gradients, tuttiAvg, ServerOf(bucket), compute_.communication_stream());
-  } else {
-    group_.all_reduce(gradients, gradients, tuttiAvg, compute_.communication_stream());
-  }
-}
-
-bool DistributedDataParallel::updates(std::size_t parameter) const {
-  return !has_servers() || ServerOf(slots_[parameter].bucket) == group_.rank();
-}
-
-void DistributedDataParallel::pull_parameters() {
-  if (!has_servers()) return;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    group_.broadcast(parameters_[i].data, ServerOf(slots_[i].bucket), compute_.stream());
-  }
+  group_.all_reduce(gradients, gradients, tuttiAvg, compute_.communication_stream());
 }
 
 void DistributedDataParallel::finish_gradients() {

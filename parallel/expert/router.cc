@@ -20,13 +20,8 @@ double LoadStatistics::max_over_mean() const {
 }
 
 void LoadStatistics::all_reduce(ProcessGroup& group) {
-  auto numbers = tokens_per_expert;
-  numbers.push_back(dropped);
-  const Tensor all(numbers.data(), {numbers.size()}, tuttiInt64);
+  const Tensor all(tokens_per_expert.data(), {tokens_per_expert.size()}, tuttiInt64);
   group.all_reduce(all, all, tuttiSum);
-  dropped = numbers.back();
-  numbers.pop_back();
-  tokens_per_expert = std::move(numbers);
 }
 
 LoadStatistics load_statistics(const Routing& routing) {

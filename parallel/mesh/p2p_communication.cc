@@ -20,18 +20,4 @@ void batch_isend_irecv(ProcessGroup& group, const std::vector<P2POp>& operations
   check(ended, comm);
 }
 
-void P2PCommunicator::communicate(const P2PTensors& tensors) {
-  if (group_.size() == 1) return;
-  std::vector<P2POp> operations;
-  const auto add = [&](P2P op, const Tensor* tensor, int stage) {
-    if (tensor != nullptr && stage >= 0 && stage < group_.size()) operations.push_back({op, *tensor, stage});
-  };
-  const int prev = group_.rank() - 1, next = group_.rank() + 1;
-  add(P2P::isend, tensors.send_next, next);
-  add(P2P::isend, tensors.send_prev, prev);
-  add(P2P::irecv, tensors.recv_prev, prev);
-  add(P2P::irecv, tensors.recv_next, next);
-  batch_isend_irecv(group_, operations, stream_);
-}
-
 }  // namespace tutti::parallel

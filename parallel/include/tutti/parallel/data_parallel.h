@@ -2,14 +2,13 @@
 // part of it, and computes the gradients of its own samples; the gradients are averaged in buckets, in the reverse
 // order of the parameters, while the backward pass still computes the others.
 //
-// Sources: Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training"; with servers, to
-// compare with, Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server".
+// Source: Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training".
 //
 //   DistributedDataParallel ddp(group, compute, parameters);
 //   ddp.broadcast_parameters();
 //   ... for each step: zero_grad(); forward; backward, which adds to grad(i) and calls mark_ready(i);
 //   finish_gradients();
-//   ... update what updates(i) says; with servers: pull_parameters();
+//   ... update the parameters;
 //
 // Gradients live in the buckets, so that nothing is copied. All ranks send buckets in the same order, whatever the
 // order in which their parameters become ready.
@@ -39,19 +38,13 @@ struct TUTTI_API DistributedDataParallelConfig {
   int gradient_divisor = 0;
   // Ranks may leave parameters unused: finish_gradients() finds those that no rank used (one more small all-reduce).
   bool find_unused_parameters = false;
-  // 0: every rank gets the average and updates all parameters. More: a synchronous parameter server. Ranks below
-  // `servers`, which are workers like the others, share the buckets in turn. All ranks push a bucket's gradients to its
-  // server alone, which updates its parameters; pull_parameters() fetches them from there. The paths are Li's where the
-  // group's algorithm is "parameter_server" (ProcessGroup::configure()); the results are the same with any.
-  int servers = 0;
   // Counts the memory of the gradients; outlives this.
   MemoryAccount* memory = nullptr;
 };
 
 class TUTTI_API DistributedDataParallel {
  public:
-  // Throws Error for a parameter without elements, two of one name, or more servers than ranks. Everything given
-  // outlives this.
+  // Throws Error for a parameter without elements, or two of one name. Everything given outlives this.
   DistributedDataParallel(ProcessGroup& group, Compute& compute, std::vector<Parameter> parameters,
                           const DistributedDataParallelConfig& config = {});
   // Waits for buckets that are under way.
@@ -67,8 +60,7 @@ class TUTTI_API DistributedDataParallel {
   void broadcast_parameters();
 
   void zero_grad();
-  // Instead of zero_grad(), and before anything is added: the next pass adds to the averages of the last one. Throws
-  // Error (tuttiInvalidUsage) with servers, since a rank has not all averages.
+  // Instead of zero_grad(), and before anything is added: the next pass adds to the averages of the last one.
   void keep_gradients();
   // The gradient is complete for this backward pass; a bucket's last one sends the bucket. REQUIRES: once a pass.
   void mark_ready(std::size_t parameter);
@@ -85,13 +77,8 @@ class TUTTI_API DistributedDataParallel {
   };
   NoSync no_sync() { return NoSync(*this); }
   // Ends the pass: sends what was not ready as it is (zeros, if it was never used), and waits until every gradient is
-  // the average - with servers only those of the parameters that this rank updates; the others are undefined. Later
-  // computation sees it.
+  // the average. Later computation sees it.
   void finish_gradients();
-  // Whether this rank has the average, and updates the parameter: every rank does, or only its server.
-  bool updates(std::size_t parameter) const;
-  // With servers, after their update: every rank gets every parameter from its server. Without, this sends nothing.
-  void pull_parameters();
   // Buckets of this pass, so far: before finish_gradients(), those that the backward pass can hide.
   std::size_t buckets_sent() const { return next_; }
   // Whether no rank used it since zero_grad(), as of the last finish_gradients(). REQUIRES: find_unused_parameters.
@@ -110,8 +97,6 @@ class TUTTI_API DistributedDataParallel {
     bool ready = false;
   };
 
-  bool has_servers() const { return config_.servers > 0; }
-  int ServerOf(std::size_t bucket) const { return static_cast<int>(bucket) % config_.servers; }
   void MakeBuckets();
   void BeginPass();
   // This rank's gradients count as this many of the group's in the average.

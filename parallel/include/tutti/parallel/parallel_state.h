@@ -1,5 +1,5 @@
 // The groups of a job that splits a model several ways at once, as in Megatron-Core's parallel_state: the same layout
-// of ranks, and the same names of getters. Experts have a second layout, whose groups cut across the dense layers'.
+// of ranks, and the same names of the groups' getters. Experts have a second layout, whose groups cut across the dense layers'.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -44,48 +44,21 @@ class TUTTI_API ParallelState {
   // `config`: how the groups' communicators are made.
   ParallelState(tuttiComm_t world, const ModelParallelSizes& sizes, const tuttiConfig_t& config);
 
-  // For groups without a getter of their own.
-  DeviceMesh& dense_mesh() { return dense_; }
-  DeviceMesh& expert_mesh() { return expert_; }
   ProcessGroup& get_world_group() { return world_; }
 
   ProcessGroup& get_tensor_model_parallel_group() { return dense_.group("tp"); }
-  int get_tensor_model_parallel_world_size() const { return dense_.size("tp"); }
-  int get_tensor_model_parallel_rank() const { return dense_.local_rank("tp"); }
-  // The lowest rank of the world in this rank's group, which broadcasts what the group shares.
-  int get_tensor_model_parallel_src_rank() { return dense_.group("tp").ranks().front(); }
 
   ProcessGroup& get_pipeline_model_parallel_group() { return dense_.group("pp"); }
-  int get_pipeline_model_parallel_world_size() const { return dense_.size("pp"); }
-  int get_pipeline_model_parallel_rank() const { return dense_.local_rank("pp"); }
-  bool is_pipeline_first_stage() const { return get_pipeline_model_parallel_rank() == 0; }
-  bool is_pipeline_last_stage() const {
-    return get_pipeline_model_parallel_rank() == get_pipeline_model_parallel_world_size() - 1;
-  }
-  // Ranks of the world; next and prev wrap around.
-  int get_pipeline_model_parallel_first_rank() { return dense_.group("pp").ranks().front(); }
-  int get_pipeline_model_parallel_last_rank() { return dense_.group("pp").ranks().back(); }
-  int get_pipeline_model_parallel_next_rank() { return pipeline_neighbour(1); }
-  int get_pipeline_model_parallel_prev_rank() { return pipeline_neighbour(-1); }
 
   // With context parallelism: all ranks that have the same parameters; the same group if the context is not split.
   ProcessGroup& get_data_parallel_group(bool with_context_parallel = false) {
     return with_context_parallel && dense_.size("cp") > 1 ? dense_.flattened({"dp", "cp"}) : dense_.group("dp");
   }
-  int get_data_parallel_world_size() const { return dense_.size("dp"); }
-  int get_data_parallel_rank() const { return dense_.local_rank("dp"); }
-  int get_data_parallel_src_rank() { return dense_.group("dp").ranks().front(); }
 
   ProcessGroup& get_context_parallel_group() { return dense_.group("cp"); }
-  int get_context_parallel_world_size() const { return dense_.size("cp"); }
-  int get_context_parallel_rank() const { return dense_.local_rank("cp"); }
   // Its two sub-groups, in xDiT's names: rank i of the one and j of the other is rank j * ulysses_size + i of it.
   ProcessGroup& get_ulysses_parallel_group() { return context_.group("ulysses"); }
-  int get_ulysses_parallel_world_size() const { return context_.size("ulysses"); }
-  int get_ulysses_parallel_rank() const { return context_.local_rank("ulysses"); }
   ProcessGroup& get_ring_parallel_group() { return context_.group("ring"); }
-  int get_ring_parallel_world_size() const { return context_.size("ring"); }
-  int get_ring_parallel_rank() const { return context_.local_rank("ring"); }
 
   // All ranks that hold a part of one replica of the model.
   ProcessGroup& get_model_parallel_group() { return dense_.flattened({"tp", "pp"}); }
@@ -93,15 +66,9 @@ class TUTTI_API ParallelState {
   ProcessGroup& get_embedding_group();
 
   ProcessGroup& get_expert_model_parallel_group() { return expert_.group("ep"); }
-  int get_expert_model_parallel_world_size() const { return expert_.size("ep"); }
-  int get_expert_model_parallel_rank() const { return expert_.local_rank("ep"); }
   ProcessGroup& get_expert_tensor_parallel_group() { return expert_.group("tp"); }
-  int get_expert_tensor_parallel_world_size() const { return expert_.size("tp"); }
-  int get_expert_tensor_parallel_rank() const { return expert_.local_rank("tp"); }
   // Ranks that hold the same experts.
   ProcessGroup& get_expert_data_parallel_group() { return expert_.group("dp"); }
-  int get_expert_data_parallel_world_size() const { return expert_.size("dp"); }
-  int get_expert_data_parallel_rank() const { return expert_.local_rank("dp"); }
 
   // Closes all groups: who still has one gets an Error from its calls.
   void close();
@@ -111,8 +78,6 @@ class TUTTI_API ParallelState {
   std::map<std::string, std::uint64_t> bytes_sent() const;
 
  private:
-  int pipeline_neighbour(int step);
-
   ProcessGroup world_;
   ModelParallelLayouts layouts_;
   DeviceMesh dense_;

@@ -28,9 +28,6 @@ class TUTTI_API ProcessGroup {
   int rank() const { return rank_; }                        // in this group
   int size() const { return static_cast<int>(ranks_.size()); }
 
-  // Sets how its communicator will be made, instead of the constructor's way: the same on all of its ranks. As
-  // Megatron-Core's options of NCCL by group. Throws Error (tuttiInvalidUsage) if it has been made.
-  void configure(const tuttiConfig_t& config);
   // Makes it at the first call, which is collective over the group: ranks that share several groups make new ones in
   // the same order. Throws Error; tuttiInvalidUsage naming both groups where the order differs.
   tuttiComm_t comm();
@@ -49,7 +46,6 @@ class TUTTI_API ProcessGroup {
   void all_reduce(const Tensor& input, const Tensor& output, tuttiRedOp_t op, tuttiStream_t stream = nullptr);
   void all_gather(const Tensor& input, const Tensor& output, tuttiStream_t stream = nullptr);
   void reduce_scatter(const Tensor& input, const Tensor& output, tuttiRedOp_t op, tuttiStream_t stream = nullptr);
-  void reduce(const Tensor& input, const Tensor& output, tuttiRedOp_t op, int root, tuttiStream_t stream = nullptr);
   // Rank r has counts[r] elements; counts are the same on all ranks; nothing is padded.
   void all_gather_v(const Tensor& input, const std::vector<std::size_t>& counts, const Tensor& output,
                     tuttiStream_t stream = nullptr);

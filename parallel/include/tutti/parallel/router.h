@@ -31,7 +31,6 @@ struct TUTTI_API Routing {
 // How evenly the experts are used.
 struct TUTTI_API LoadStatistics {
   std::vector<std::int64_t> tokens_per_expert;  // before any is dropped
-  std::int64_t dropped = 0;
 
   std::int64_t total() const;
   // 1: all alike; the number of experts: one has all tokens. 1 without tokens.
@@ -39,7 +38,7 @@ struct TUTTI_API LoadStatistics {
   // Adds up those of all ranks of the group, on each of them.
   void all_reduce(ProcessGroup& group);
 };
-// Those of this rank, with nothing dropped.
+// Those of this rank.
 TUTTI_API LoadStatistics load_statistics(const Routing& routing);
 
 struct TUTTI_API TopKRouterConfig {

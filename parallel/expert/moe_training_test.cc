@@ -1,13 +1,12 @@
 // A model with a layer of experts, trained on one rank, split, and split and replicated.
-#include "tutti/parallel/moe_layer.h"
-
 #include <cmath>
-#include <numeric>
+#include <functional>
 
 #include "parallel/testing.h"
 #include "testing/ranks.h"
 #include "tutti/parallel/host_compute.h"
 #include "tutti/parallel/parallel_state.h"
+#include "tutti/parallel/token_dispatcher.h"
 
 namespace tutti::parallel {
 namespace {
@@ -34,9 +33,8 @@ class Model {
         grad_router_(router_.size()),
         dispatcher_(groups.ep, compute_, {.num_experts = kExperts, .topk = kTopk, .hidden_size = kHidden}),
         // Losses and gradients are sums over ranks, here.
-        layer_(groups.batch, compute_,
-               {.num_experts = kExperts, .topk = kTopk, .aux_loss_coeff = kAuxLoss / static_cast<float>(size_)},
-               dispatcher_) {
+        route_(compute_,
+               {.num_experts = kExperts, .topk = kTopk, .aux_loss_coeff = kAuxLoss / static_cast<float>(size_)}) {
     const auto all = RandomFloats(kExperts * kHidden * kHidden, 2);
     const auto mine = static_cast<std::ptrdiff_t>(all.size()) / groups.ep.size();
     experts_.assign(all.begin() + groups.ep.rank() * mine, all.begin() + (groups.ep.rank() + 1) * mine);
@@ -51,33 +49,34 @@ class Model {
     const Buffer logits(compute_, {tokens, kExperts}), y(compute_, x.shape), grad_y(compute_, x.shape),
         grad_x(compute_, x.shape), grad_logits(compute_, {tokens, kExperts});
     compute_.matmul(Transposed::no, x, Transposed::yes, Router(router_), logits, false);
-    const auto state = layer_.forward(
-        x, logits,
-        [this](const Tensor& input, const auto& counts, const Tensor& output) {
-          ForEachExpert(counts, [&](std::size_t expert, std::size_t from, std::size_t rows) {
-            compute_.matmul(Transposed::no, Rows(input, from, rows), Transposed::yes, Expert(experts_, expert),
-                            Rows(output, from, rows), false);
-          });
-        },
-        y);
-    float loss = state.aux_loss;
+    const Routing routing = route_.forward(logits);
+    LoadStatistics load = load_statistics(routing);
+    load.all_reduce(groups_.batch);
+    const DispatchHandle handle = dispatcher_.get_dispatch_layout(routing);
+    const Buffer input = dispatcher_.dispatch(x, handle);
+    const Buffer results(compute_, input.tensor().shape), grad_input(compute_, input.tensor().shape);
+    ForEachExpert(handle, [&](std::size_t expert, std::size_t from, std::size_t rows) {
+      compute_.matmul(Transposed::no, Rows(input, from, rows), Transposed::yes, Expert(experts_, expert),
+                      Rows(results, from, rows), false);
+    });
+    const Combined combined = dispatcher_.combine(results, routing.topk_weights, handle, y);
+    float loss = route_.aux_loss(routing, load);
     for (std::size_t i = 0; i < x.count(); ++i) {
       const float off = y.tensor().floats()[i] - std::sin(3 * x.floats()[i]);
       loss += off * off / (kBatch * kHidden);
       grad_y.tensor().floats()[i] = 2 * off / (kBatch * kHidden);
     }
-    layer_.backward(
-        state, grad_y,
-        [&](const Tensor& grad_output, const auto& counts, const Tensor& grad_input) {
-          ForEachExpert(counts, [&](std::size_t expert, std::size_t from, std::size_t rows) {
-            const Tensor grad = Rows(grad_output, from, rows);
-            compute_.matmul(Transposed::yes, grad, Transposed::no, Rows(state.expert_input, from, rows),
-                            Expert(grad_experts_, expert), false);
-            compute_.matmul(Transposed::no, grad, Transposed::no, Expert(experts_, expert),
-                            Rows(grad_input, from, rows), false);
-          });
-        },
-        grad_x, grad_logits);
+    const Buffer grad_weights(compute_, routing.topk_weights.tensor().shape);
+    const Buffer grad_results = dispatcher_.combine_backward(grad_y, combined, handle, grad_weights);
+    ForEachExpert(handle, [&](std::size_t expert, std::size_t from, std::size_t rows) {
+      const Tensor grad = Rows(grad_results, from, rows);
+      compute_.matmul(Transposed::yes, grad, Transposed::no, Rows(input, from, rows), Expert(grad_experts_, expert),
+                      false);
+      compute_.matmul(Transposed::no, grad, Transposed::no, Expert(experts_, expert), Rows(grad_input, from, rows),
+                      false);
+    });
+    dispatcher_.dispatch_backward(grad_input, handle, grad_x);
+    route_.backward(routing, load, grad_weights, grad_logits);
     compute_.matmul(Transposed::yes, grad_logits, Transposed::no, x, Router(grad_router_), false);
     AddUp(groups_.batch, grad_router_);
     AddUp(groups_.expert_dp, grad_experts_);
@@ -96,8 +95,9 @@ class Model {
   static Tensor Rows(const Tensor& tensor, std::size_t from, std::size_t rows) {
     return Tensor(tensor.floats() + from * kHidden, {rows, kHidden});
   }
-  static void ForEachExpert(const std::vector<std::size_t>& counts,
+  static void ForEachExpert(const DispatchHandle& handle,
                             const std::function<void(std::size_t, std::size_t, std::size_t)>& function) {
+    const auto& counts = handle.tokens_per_expert();
     std::size_t from = 0;
     for (std::size_t expert = 0; expert < counts.size(); from += counts[expert++]) {
       function(expert, from, counts[expert]);
@@ -116,7 +116,7 @@ class Model {
   HostCompute compute_;
   std::vector<float> router_, grad_router_, experts_, grad_experts_;
   MoEAlltoAllTokenDispatcher dispatcher_;
-  MoELayer layer_;
+  TopKRouter route_;
 };
 
 std::vector<float> Losses(const Groups& groups) {
@@ -127,7 +127,7 @@ std::vector<float> Losses(const Groups& groups) {
 }
 
 // On two ranks each has half of the experts; on four, two have each half.
-TEST(MoELayer, TrainsSplitAsOnOneRank) {
+TEST(MixtureOfExperts, TrainsSplitAsOnOneRank) {
   for (const int ranks : {2, 4}) {
     RunRanks(ranks, [](Rank& self) {
       const auto comm = self.Join();
@@ -149,26 +149,30 @@ TEST(MoELayer, TrainsSplitAsOnOneRank) {
   }
 }
 
-// The example of docs/parallel_experts.md: each expert doubles its rows. The gradient of doubling is doubling.
+// The example of docs/parallel_experts.md: each expert doubles its rows.
 void ForwardAndBackward(ProcessGroup& ep, Compute& compute, const Tensor& tokens, const Tensor& logits,
                         const Tensor& output, const Tensor& grad_output, const Tensor& grad_tokens,
                         const Tensor& grad_logits) {
-  const std::size_t hidden = tokens.columns();
-  MoEAlltoAllTokenDispatcher dispatcher(ep, compute, {.num_experts = 8, .topk = 2, .hidden_size = hidden});
-  MoELayer layer(ep, compute, {.num_experts = 8, .topk = 2, .aux_loss_coeff = 0.01F}, dispatcher);
+  MoEAlltoAllTokenDispatcher dispatcher(ep, compute, {.num_experts = 8, .topk = 2, .hidden_size = tokens.columns()});
+  TopKRouter router(compute, {.num_experts = 8, .topk = 2, .aux_loss_coeff = 0.01F});
 
-  // The first tokens_per_expert[0] rows are for this rank's first expert, the next for its second, ...
-  const auto experts = [&](const Tensor& input, const std::vector<std::size_t>& tokens_per_expert,
-                           const Tensor& result) {
-    static_cast<void>(tokens_per_expert);
-    compute.copy_columns(input, 0, result, 0, hidden);
-    compute.scale(result, 2);
-  };
-  const auto state = layer.forward(tokens, logits, experts, output);
-  layer.backward(state, grad_output, experts, grad_tokens, grad_logits);
+  const Routing routing = router.forward(logits);
+  LoadStatistics load = load_statistics(routing);
+  load.all_reduce(ep);  // over the ranks that share a batch
+  const DispatchHandle handle = dispatcher.get_dispatch_layout(routing);
+  // The first handle.tokens_per_expert()[0] rows are for this rank's first expert, the next for its second, ...
+  const Buffer rows = dispatcher.dispatch(tokens, handle);
+  compute.scale(rows, 2);
+  const Combined combined = dispatcher.combine(rows, routing.topk_weights, handle, output);
+
+  const Buffer grad_weights(compute, routing.topk_weights.tensor().shape);
+  const Buffer grad_rows = dispatcher.combine_backward(grad_output, combined, handle, grad_weights);
+  compute.scale(grad_rows, 2);
+  dispatcher.dispatch_backward(grad_rows, handle, grad_tokens);
+  router.backward(routing, load, grad_weights, grad_logits);
 }
 
-TEST(MoELayer, ExampleDoublesTokensAndGradients) {
+TEST(MixtureOfExperts, ExampleDoublesTokensAndGradients) {
   RunRanks(2, [](Rank& self) {
     const auto comm = self.Join();
     ProcessGroup ep(comm);
@@ -187,36 +191,6 @@ TEST(MoELayer, ExampleDoublesTokensAndGradients) {
       ASSERT_NEAR(output[i], 2 * tokens[i], 1e-5);
       ASSERT_NEAR(grad_tokens[i], 2 * grad_output[i], 1e-5);
     }
-    self.Meet();
-  });
-}
-
-TEST(MoELayer, CountsTheGroupsLoad) {
-  RunRanks(2, [](Rank& self) {
-    const auto comm = self.Join();
-    ProcessGroup ep(comm);
-    HostCompute compute;
-    MoEAlltoAllTokenDispatcher dispatcher(ep, compute,
-                                          {.num_experts = 2, .topk = 1, .hidden_size = 1, .capacity_factor = 1});
-    MoELayer layer(ep, compute, {.num_experts = 2, .topk = 1}, dispatcher);
-    // Rank 0's six tokens go to expert 1, which takes three; rank 1 has none.
-    const std::size_t tokens = self.rank() == 0 ? 6 : 0;
-    std::vector<float> x(6, 2), logits{0, 9, 0, 9, 0, 9, 0, 9, 0, 9, 0, 9}, y(6);
-    const auto state = layer.forward(
-        Tensor(x.data(), {tokens, 1}), Tensor(logits.data(), {tokens, 2}),
-        [&](const Tensor& input, const auto& counts, const Tensor& output) {
-          EXPECT_EQ(counts, (std::vector<std::size_t>{self.rank() == 0 ? 0u : 3u}));
-          compute.copy_columns(input, 0, output, 0, 1);
-        },
-        Tensor(y.data(), {tokens, 1}));
-    EXPECT_EQ(state.load.tokens_per_expert, (std::vector<std::int64_t>{0, 6}));
-    EXPECT_EQ(state.load.dropped, 3);
-    EXPECT_EQ(state.load.max_over_mean(), 2);
-    if (self.rank() == 0) {
-      EXPECT_EQ(y, (std::vector<float>{2, 2, 2, 0, 0, 0}));
-    }
-    EXPECT_TRUE(Throws([&] { MoELayer(ep, compute, {.num_experts = 4, .topk = 1}, dispatcher); }, tuttiInvalidArgument,
-                       {"the router's num_experts is 4", "the dispatcher's is 2"}));
     self.Meet();
   });
 }
