@@ -37,9 +37,7 @@ void DistributedDataParallel::MakeBuckets() {
     std::size_t count = 0;
     for (const auto i : parameters) count += parameters_[i].data.count();
     const auto dtype = parameters_[parameters.front()].data.dtype;
-    Buffer gradients = config_.memory != nullptr ? config_.memory->make(MemoryKind::gradients, compute_, {count}, dtype)
-                                                 : Buffer(compute_, {count}, dtype);
-    Bucket bucket{std::exchange(parameters, {}), std::move(gradients)};
+    Bucket bucket{std::exchange(parameters, {}), Buffer(compute_, {count}, dtype)};
     auto* place = static_cast<std::byte*>(bucket.gradients.tensor().data);
     for (const auto i : bucket.parameters) {
       slots_[i] = {.grad = parameters_[i].data, .bucket = buckets_.size()};

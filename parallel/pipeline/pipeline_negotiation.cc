@@ -95,8 +95,6 @@ std::string OrNothing(const std::optional<TensorSpec>& spec) { return spec ? des
 
 }  // namespace
 
-std::size_t negotiation_bytes() { return sizeof(Record); }
-
 PipelineTerms TermsOf(const PipelineSchedule& schedule) {
   // FNV-1a, a number at a time.
   std::uint64_t digest = 0xcbf29ce484222325;

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "tutti/parallel/memory_account.h"
+#include "tutti/parallel/compute.h"
 #include "tutti/parallel/process_group.h"
 
 namespace tutti::parallel {
@@ -38,8 +38,6 @@ struct TUTTI_API DistributedDataParallelConfig {
   int gradient_divisor = 0;
   // Ranks may leave parameters unused: finish_gradients() finds those that no rank used (one more small all-reduce).
   bool find_unused_parameters = false;
-  // Counts the memory of the gradients; outlives this.
-  MemoryAccount* memory = nullptr;
 };
 
 class TUTTI_API DistributedDataParallel {

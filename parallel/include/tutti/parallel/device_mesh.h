@@ -24,10 +24,7 @@ class TUTTI_API DeviceMesh {
   DeviceMesh(ProcessGroup& world, MeshLayout layout, const tuttiConfig_t& config = TUTTI_CONFIG_INITIALIZER,
              std::string name = "");
 
-  const MeshLayout& layout() const { return layout_; }
   int size(const std::string& axis) const { return layout_.size(axis); }
-  // This rank's place on the axis.
-  int local_rank(const std::string& axis) const { return layout_.coordinate(world_.rank(), axis); }
   // The ranks that share all other coordinates with this rank. Lives as long as this.
   ProcessGroup& group(const std::string& axis) { return flattened({axis}); }
   // The group along several axes, as if they were one.

@@ -72,8 +72,6 @@ class TUTTI_API ParallelState {
 
   // Closes all groups: who still has one gets an Error from its calls.
   void close();
-  // How the groups' communicators are made.
-  const tuttiConfig_t& config() const { return config_; }
   // Payload that this rank has sent by all these groups, by name.
   std::map<std::string, std::uint64_t> bytes_sent() const;
 

@@ -70,9 +70,6 @@ using Allocate = std::function<std::shared_ptr<void>(std::size_t bytes)>;
 // Calls tuttiMemAlloc: memory of the device in a thread with a current CUDA context, else of the host. Throws Error.
 TUTTI_API std::shared_ptr<void> allocate_memory(std::size_t bytes);
 
-// Bytes that each stage sends every other one at the start of a run, for each of its chunks.
-TUTTI_API std::size_t negotiation_bytes();
-
 class TUTTI_API PipelineParallel {
  public:
   // `group`'s rank is the stage; it outlives this. `chunks`: of this stage.

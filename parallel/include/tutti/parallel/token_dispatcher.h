@@ -83,13 +83,11 @@ class TUTTI_API MoEAlltoAllTokenDispatcher {
   MoEAlltoAllTokenDispatcher(ProcessGroup& ep, RailGroups& rails, Compute& compute,
                              const TokenDispatcherConfig& config);
 
-  const TokenDispatcherConfig& config() const { return config_; }
-
   // All that follow are collective. For a routing or a shape that does not fit, they throw Error, on this rank alone
   // and before it sends anything; an end that throws has left the exchange (RowsUnderWay).
   DispatchHandle get_dispatch_layout(const Routing& routing);
-  // For computing one part of the tokens while another one travels: handles of config().parts consecutive parts, of
-  // which the first tokens % parts have one token more. All together drop the choices that a single handle would.
+  // For computing one part of the tokens while another one travels: handles of TokenDispatcherConfig::parts consecutive
+  // parts (part_of). All together drop the choices that a single handle would.
   std::vector<DispatchHandle> get_dispatch_layouts(const Routing& routing);
   // tokens [handle.tokens, hidden_size]; the result is [handle.received(), hidden_size].
   Buffer dispatch(const Tensor& tokens, const DispatchHandle& handle);
