@@ -128,6 +128,29 @@ TEST(ParallelState, GroupsAreWhoTheLayoutSays) {
   });
 }
 
+// Ranks with parts of the same samples are replicas, too; and traffic is counted for every group.
+TEST(ParallelState, ContextParallelRanksAreReplicasOfTheParameters) {
+  RunRanks(8, [](Rank& self) {
+    const auto comm = self.Join();
+    const ModelParallelSizes sizes{.tensor_model_parallel_size = 2, .context_parallel_size = 2, .ulysses_size = 2};
+    const auto state = initialize_model_parallel(comm, sizes);
+    const auto layouts = layouts_of(sizes, 8);
+    const auto mine = static_cast<float>(self.rank());
+    EXPECT_EQ(SumOver(state->get_data_parallel_group(true), mine),
+              SumOf(layouts.dense.group_of(self.rank(), {"dp", "cp"})));
+    EXPECT_EQ(SumOver(state->get_data_parallel_group(), mine), SumOf(layouts.dense.group_of(self.rank(), {"dp"})));
+    EXPECT_EQ(SumOver(state->get_ulysses_parallel_group(), mine),
+              SumOf(layouts.context.group_of(self.rank(), {"ulysses"})));
+    EXPECT_EQ(SumOver(state->get_ring_parallel_group(), mine), mine);
+    const auto sent = state->bytes_sent();
+    for (const char* const group : {"dp", "cp-dp", "ulysses"}) {
+      ASSERT_TRUE(sent.contains(group)) << group;
+      EXPECT_GT(sent.at(group), 0u) << group;
+    }
+    self.Meet();
+  });
+}
+
 TEST(ParallelState, GroupsOfOneTalkToNobody) {
   RunRanks(2, [](Rank& self) {
     const auto comm = self.Join();

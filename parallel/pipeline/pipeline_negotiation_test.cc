@@ -1,5 +1,7 @@
 #include "parallel/pipeline/pipeline_negotiation.h"
 
+#include <stdexcept>
+
 #include "parallel/testing.h"
 
 namespace tutti::parallel {
@@ -76,6 +78,27 @@ TEST(PipelineNegotiation, NamesChunksByTheirPlacement) {
   auto looped = schedule;
   looped.placement = PipelinePlacement::loop;
   EXPECT_NE(TermsOf(looped).digest, TermsOf(schedule).digest);
+}
+
+// Stages with the same actions that would send other things, or at other times, must not begin.
+TEST(PipelineNegotiation, TheDigestIsOfExchangesToo) {
+  const auto schedule = interleaved_one_forward_one_backward(3, 6, 2);
+  const auto digest = [](const PipelineSchedule& one) { return TermsOf(one).digest; };
+  const auto first_send = [](PipelineSchedule& one) -> PipelineTransfer& {
+    for (auto& exchanges : one.exchanges.at(0)) {
+      for (auto& exchange : exchanges) {
+        if (!exchange.sends.empty()) return exchange.sends.front();
+      }
+    }
+    throw std::logic_error("stage 0 sends nothing");
+  };
+  auto unplanned = schedule, other_stage = schedule, other_action = schedule;
+  unplanned.exchanges.clear();
+  first_send(other_stage).to = 2;
+  first_send(other_action).made_by.microbatch += 1;
+  for (const auto* const changed : {&unplanned, &other_stage, &other_action})
+    EXPECT_NE(digest(*changed), digest(schedule));
+  EXPECT_EQ(digest(schedule), digest(interleaved_one_forward_one_backward(3, 6, 2)));
 }
 
 TEST(PipelineNegotiation, TheEndsTakeAndGiveNothing) {
