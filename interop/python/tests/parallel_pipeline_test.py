@@ -170,6 +170,36 @@ class Activation(torch.nn.Module):
         return Counted.apply(x)
 
 
+class Keeping(torch.nn.Linear):
+    """Keeps what it takes."""
+
+    def __init__(self, width):
+        super().__init__(width, width)
+        self.kept = []
+
+    def forward(self, x):
+        self.kept.append(x.detach())
+        return super().forward(x)
+
+
+def keeping(comm):
+    torch.set_num_threads(1)
+    with tp.initialize(comm, pipeline_parallel_size=comm.size):
+        module = Keeping(64)
+        pipe = tp.Pipeline(module, microbatches=2, loss=lambda output, target: (output - target).square().mean())
+        kept = []
+        for rows in (4096, 2048, 1024, 4096):  # the pipeline's memory for other numbers is freed
+            x = torch.full((rows, 64), float(rows))
+            pipe.step(x, x)
+            kept.append((module.kept[-1], module.kept[-1].clone()))
+        for x, then in kept:
+            assert torch.equal(x, then)
+
+
+def test_a_module_may_keep_what_it_takes():
+    ranks.run(2, keeping)
+
+
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_forward_alone(size):
     ranks.run(size, inference)

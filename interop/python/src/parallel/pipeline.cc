@@ -88,7 +88,7 @@ void BindSchedule(nb::module_& module) {
 // A chunk whose passes Python does: an object of tutti.parallel's class Chunk.
 class Step final : public SplitBackwardStep {
  public:
-  Step(nb::object chunk, const Place& place) : chunk_(std::move(chunk)), place_(place) {}
+  Step(nb::object chunk, PythonCompute& compute) : chunk_(std::move(chunk)), compute_(compute) {}
 
   void forward(int microbatch, const Tensor* input, const Tensor* output) override {
     Call("forward", microbatch, input, output);
@@ -105,10 +105,11 @@ class Step final : public SplitBackwardStep {
   }
 
   // What it makes of memory like `takes`; a text says why it makes nothing of it.
-  std::optional<TensorSpec> Gives(const std::optional<TensorSpec>& takes, PythonCompute& compute) {
+  std::optional<TensorSpec> Gives(const std::optional<TensorSpec>& takes) {
     const nb::gil_scoped_acquire python;
-    const auto input = takes ? ArrayOf(Buffer(compute.compute(), takes->shape, takes->dtype), place_, nb::none())
-                             : nb::object(nb::none());
+    const auto input =
+        takes ? ArrayOf(Buffer(compute_.compute(), takes->shape, takes->dtype), compute_.place(), nb::none())
+              : nb::object(nb::none());
     const nb::object result = chunk_.attr("gives")(input);
     if (result.is_none()) return std::nullopt;
     if (nb::isinstance<nb::str>(result)) {
@@ -119,8 +120,9 @@ class Step final : public SplitBackwardStep {
   }
 
  private:
+  // A module may keep what it takes, also when the pipeline frees memory for other shapes.
   nb::object Argument(const Tensor* tensor) const {
-    return tensor == nullptr ? nb::object(nb::none()) : ArrayOver(*tensor, place_);
+    return tensor == nullptr ? nb::object(nb::none()) : compute_.ArrayIn(*tensor);
   }
   template <typename... Tensors>
   void Call(const char* pass, int microbatch, const Tensors*... tensors) {
@@ -129,14 +131,14 @@ class Step final : public SplitBackwardStep {
   }
 
   nb::object chunk_;
-  Place place_;
+  PythonCompute& compute_;
 };
 
 class Pipeline {
  public:
   Pipeline(ProcessGroup& group, PythonCompute& compute, const std::vector<nb::object>& chunks)
       : group_(group), compute_(compute), pipeline_(group, Gives(), Allocate()) {
-    for (const auto& chunk : chunks) pointers_.push_back(&steps_.emplace_back(chunk, compute.place()));
+    for (const auto& chunk : chunks) pointers_.push_back(&steps_.emplace_back(chunk, compute));
   }
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
@@ -149,7 +151,7 @@ class Pipeline {
  private:
   tutti::parallel::PipelineGives Gives() {
     return [this](int chunk, const std::optional<TensorSpec>& takes) {
-      return steps_[static_cast<std::size_t>(chunk)].Gives(takes, compute_);
+      return steps_[static_cast<std::size_t>(chunk)].Gives(takes);
     };
   }
   tutti::parallel::Allocate Allocate() {
