@@ -1,4 +1,4 @@
-"""Runs real processes as ranks, for the tests in this folder.
+"""Runs real processes as ranks, for the tests in this folder and those below it.
 
     values = ranks.run(4, body, argument, ...)     runs body(comm, argument, ...) in 4 processes
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the package's wheel, installs it into a virtual environment, and runs the tests in this file's folder.
 #   run.sh PYTHON LIBTUTTI.SO BUILD_FOLDER [PYTEST-ARGS]
+# The folder `parallel` has tutti.parallel's tests: as the first of PYTEST-ARGS it is run alone, with Debian's NumPy.
 # Exit status 77: something cannot be had from PyPI; the last line says so.
 set -euo pipefail
 python=$1
@@ -14,7 +15,7 @@ TUTTI_LIBRARY=$library PYTHON=$python "$tests/../../../scripts/release/wheels.sh
 # Debian's PyTorch is tested, too, where it is installed. It takes arrays of Debian's NumPy only, which tutti.parallel's
 # tests need; the others have the newest NumPy.
 case ${1:-} in
-  parallel_*) environment=$build/parallel_tests packages=(pytest) ;;
+  parallel) environment=$build/parallel_tests packages=(pytest) ;;
   *) environment=$build/tests packages=(pytest numpy ml_dtypes mypy) ;;
 esac
 [ -x "$environment/bin/python" ] || "$python" -m venv --system-site-packages "$environment"

@@ -202,7 +202,7 @@ def page(comm, code):
 
 def test_the_pages_program_is_one_ranks():
     pytest.importorskip("torch")
-    text = (pathlib.Path(__file__).parents[3] / "docs/parallel_context.md").read_text(encoding="utf-8")
+    text = (pathlib.Path(__file__).parents[4] / "docs/parallel_context.md").read_text(encoding="utf-8")
     code = text.split("```python\n")[1].split("```")[0].replace("initialize(", "initialize(comm, ")
     (whole, whole_grad), = ranks.run(1, page, re.sub("(parallel|ulysses)_size=.", r"\1_size=1", code))
     parts = ranks.run(4, page, code)

@@ -10,7 +10,7 @@ import ranks
 pytest.importorskip("torch")
 pytest.importorskip("tutti.parallel", exc_type=ImportError)
 
-PROGRAMS = pathlib.Path(__file__).resolve().parents[3] / "examples/gpt"
+PROGRAMS = pathlib.Path(__file__).resolve().parents[4] / "examples/gpt"
 SMALL = ["--layers", "4", "--hidden", "32", "--length", "44"]
 TRAINING = ["--batch", "8", "--steps", "6", *SMALL]
 CLOSE = 2e-5  # sums over ranks are rounded in another order

@@ -12,7 +12,7 @@ import tutti
 pytest.importorskip("tutti.parallel", exc_type=ImportError)
 torch = pytest.importorskip("torch")
 import tutti.parallel as tp  # noqa: E402
-from parallel_model import Raising, adam, alone, batch, loss_of, mine, model  # noqa: E402
+from transformer import Raising, adam, alone, batch, loss_of, mine, model  # noqa: E402
 from torch import nn  # noqa: E402
 
 CLOSE = {"rtol": 2e-4, "atol": 2e-5}
@@ -473,7 +473,7 @@ def test_what_does_not_fit_is_named_with_both_values():
 
 
 def page(comm, folder):
-    text = (pathlib.Path(__file__).resolve().parents[3] / "docs/parallel_sharded.md").read_text(encoding="utf-8")
+    text = (pathlib.Path(__file__).resolve().parents[4] / "docs/parallel_sharded.md").read_text(encoding="utf-8")
     block = text.split("```python\n")[1].split("```")[0]
     os.chdir(folder)
     exec(block.replace("initialize()", "initialize(comm)"), {"comm": comm})

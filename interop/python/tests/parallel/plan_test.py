@@ -11,7 +11,7 @@ import tutti
 pytest.importorskip("tutti.parallel", exc_type=ImportError)
 import tutti.parallel as tp  # noqa: E402
 
-SOURCE = pathlib.Path(__file__).resolve().parents[3]
+SOURCE = pathlib.Path(__file__).resolve().parents[4]
 MODEL, HOST = SOURCE / "examples/models/llama3_405b.json", SOURCE / "topology/testdata/dgxh100.xml"
 
 

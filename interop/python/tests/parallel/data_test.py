@@ -10,7 +10,7 @@ import tutti
 pytest.importorskip("tutti.parallel", exc_type=ImportError)
 torch = pytest.importorskip("torch")
 import tutti.parallel as tp  # noqa: E402
-from parallel_model import Raising, adam, alone, batch, loss_of, mine, model  # noqa: E402
+from transformer import Raising, adam, alone, batch, loss_of, mine, model  # noqa: E402
 from torch import nn  # noqa: E402
 
 CLOSE = {"rtol": 2e-4, "atol": 2e-5}

@@ -8,7 +8,7 @@ import tutti
 pytest.importorskip("tutti.parallel", exc_type=ImportError)
 torch = pytest.importorskip("torch")
 import tutti.parallel as tp  # noqa: E402
-from parallel_pipeline_test import SCHEDULES, WIDTH, Block, batch_of, loss_of  # noqa: E402
+from pipeline_test import SCHEDULES, WIDTH, Block, batch_of, loss_of  # noqa: E402
 
 
 class Raises(torch.nn.Module):

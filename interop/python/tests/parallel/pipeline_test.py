@@ -325,7 +325,7 @@ def example(comm, code, folder):
 
 
 def test_the_pages_example_runs(tmp_path):
-    page = pathlib.Path(__file__).parents[3] / "docs/parallel_pipeline.md"
+    page = pathlib.Path(__file__).parents[4] / "docs/parallel_pipeline.md"
     if not page.exists():
         pytest.skip("needs the source tree")
     # The optimiser imports much at its first use: once here.

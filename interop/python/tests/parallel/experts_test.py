@@ -320,7 +320,7 @@ def test_ranks_share_each_expert():
 
 
 def page(comm):
-    path = os.path.join(os.path.dirname(__file__), "../../../docs/parallel_experts.md")
+    path = os.path.join(os.path.dirname(__file__), "../../../../docs/parallel_experts.md")
     with open(path, encoding="utf-8") as file:
         blocks = re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
     assert len(blocks) == 2
