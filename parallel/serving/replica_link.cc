@@ -23,6 +23,25 @@ tuttiConfig_t Patient(tuttiConfig_t config) {
   return config;
 }
 
+}  // namespace
+
+void CheckLayout(const ReplicaLayout& layout) {
+  std::vector<int> seen{layout.front};
+  for (const auto& replica : layout.replicas) {
+    if (replica.empty()) throw Error(tuttiInvalidArgument, "a replica has 0 ranks, but at least 1 is needed");
+    seen.insert(seen.end(), replica.begin(), replica.end());
+  }
+  if (layout.replicas.empty()) throw Error(tuttiInvalidArgument, "there are 0 replicas, but at least 1 is needed");
+  std::ranges::sort(seen);
+  const auto twice = std::ranges::adjacent_find(seen);
+  if (twice == seen.end()) return;
+  throw Error(
+      tuttiInvalidArgument,
+      fmt::format(
+          "rank {} occurs twice in the layout of replicas: a rank is either the front (rank {}) or in one replica",
+          *twice, layout.front));
+}
+
 HostStream NewStream() {
   tuttiStream_t stream = nullptr;
   check(tuttiStreamCreate(&stream));
@@ -36,12 +55,11 @@ bool IsIdle(const HostStream& stream, ProcessGroup& group) {
   return true;
 }
 
-}  // namespace
-
 ReplicaGroups::ReplicaGroups(ProcessGroup& world, const ReplicaLayout& layout, std::size_t replica,
-                             tuttiConfig_t config)
-    : requests(world, fmt::format("requests of replica {}", replica), RanksOf(layout, replica), Patient(config)),
-      replies(world, fmt::format("replies of replica {}", replica), RanksOf(layout, replica), Patient(config)),
+                             const tuttiConfig_t& given)
+    : config(Patient(given)),
+      requests(world, fmt::format("requests of replica {}", replica), RanksOf(layout, replica), config),
+      replies(world, fmt::format("replies of replica {}", replica), RanksOf(layout, replica), config),
       front(static_cast<int>(std::ranges::find(requests.ranks(), layout.front) - requests.ranks().begin())) {}
 
 void ReplicaGroups::Join() {
@@ -52,6 +70,11 @@ void ReplicaGroups::Join() {
 void ReplicaGroups::Broadcast(void* data, std::size_t bytes, tuttiStream_t stream) {
   if (bytes == 0) return;
   check(tuttiBcast(data, bytes, tuttiUint8, front, requests.comm(), stream), requests.comm());
+}
+
+void ReplicaGroups::Revoke() {
+  tuttiCommRevoke(requests.comm(), TUTTI_REVOKE_DEFAULT);
+  tuttiCommRevoke(replies.comm(), TUTTI_REVOKE_DEFAULT);
 }
 
 ReplicaLink::ReplicaLink(ProcessGroup& world, const ReplicaLayout& layout, std::size_t replica,
@@ -128,8 +151,7 @@ Reply ReplicaLink::TakeReply() {
 
 void ReplicaLink::End() {
   if (!sending_ && awaited_ == Awaited::nothing) return;
-  tuttiCommRevoke(groups_.requests.comm(), TUTTI_REVOKE_DEFAULT);
-  tuttiCommRevoke(groups_.replies.comm(), TUTTI_REVOKE_DEFAULT);
+  groups_.Revoke();
   tuttiStreamSynchronize(request_stream_.get());
   tuttiStreamSynchronize(reply_stream_.get());
   sending_ = false;

@@ -1,5 +1,5 @@
-// A replica as its front sees it: requests that wait to be sent, and the reply that is awaited. Also the header and the
-// groups that both sides share.
+// A replica as its front sees it: requests that wait to be sent, and the reply that is awaited. Also the header, the
+// streams and the groups that both sides share.
 //
 // Two communicators, each with a stream of its own, so that sending waits for no reply. The first has one request at a
 // time, the second one receive.
@@ -21,14 +21,20 @@ struct ReplicaHeader {
   std::uint64_t last = 0;  // 1: no request, but the end
 };
 
+// Throws Error naming the rank that the layout has twice, or a replica without ranks.
+void CheckLayout(const ReplicaLayout& layout);
+
 struct DestroyStream {
   void operator()(void* stream) const { tuttiStreamDestroy(stream); }
 };
 using HostStream = std::unique_ptr<void, DestroyStream>;
+HostStream NewStream();
+// Nothing is under way on it. Throws Error if something on it, a call of the group, has failed.
+bool IsIdle(const HostStream& stream, ProcessGroup& group);
 
 // The ranks of a replica and the front.
 struct ReplicaGroups {
-  ReplicaGroups(ProcessGroup& world, const ReplicaLayout& layout, std::size_t replica, tuttiConfig_t config);
+  ReplicaGroups(ProcessGroup& world, const ReplicaLayout& layout, std::size_t replica, const tuttiConfig_t& given);
 
   // Makes the communicators: collective.
   void Join();
@@ -36,7 +42,10 @@ struct ReplicaGroups {
   int speaker() const { return front == 0 ? 1 : 0; }
   // Broadcasts a part of a request, from the front.
   void Broadcast(void* data, std::size_t bytes, tuttiStream_t stream);
+  // Ends both for good, on all ranks.
+  void Revoke();
 
+  tuttiConfig_t config;  // of this and the replica's other groups: a replica may be without requests for long
   ProcessGroup requests, replies;
   int front;  // in both groups
 };

@@ -2,42 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <thread>
 
 #include "parallel/serving/replica_link.h"
 
 namespace tutti::parallel {
-namespace {
-
-void CheckLayout(const ReplicaLayout& layout) {
-  std::vector<int> seen{layout.front};
-  for (const auto& replica : layout.replicas) {
-    if (replica.empty()) throw Error(tuttiInvalidArgument, "a replica has 0 ranks, but at least 1 is needed");
-    seen.insert(seen.end(), replica.begin(), replica.end());
-  }
-  if (layout.replicas.empty()) throw Error(tuttiInvalidArgument, "there are 0 replicas, but at least 1 is needed");
-  std::ranges::sort(seen);
-  const auto twice = std::ranges::adjacent_find(seen);
-  if (twice == seen.end()) return;
-  throw Error(
-      tuttiInvalidArgument,
-      fmt::format(
-          "rank {} occurs twice in the layout of replicas: a rank is either the front (rank {}) or in one replica",
-          *twice, layout.front));
-}
-
-std::size_t ReplicaOf(const ReplicaLayout& layout, int rank) {
-  CheckLayout(layout);
-  for (std::size_t i = 0; i < layout.replicas.size(); ++i) {
-    if (std::ranges::count(layout.replicas[i], rank) > 0) return i;
-  }
-  throw Error(tuttiInvalidArgument,
-              fmt::format("rank {} is not in any of the {} replicas", rank, layout.replicas.size()));
-}
-
-}  // namespace
 
 ReplicaRouter::ReplicaRouter(ProcessGroup& world, const ReplicaLayout& layout, ReplicaPolicy policy,
                              const tuttiConfig_t& config)
@@ -112,30 +82,6 @@ std::size_t ReplicaRouter::outstanding() const {
 
 const ReplicaStatistics& ReplicaRouter::statistics(std::size_t replica) const {
   return links_.at(replica)->statistics();
-}
-
-Replica::Replica(ProcessGroup& world, const ReplicaLayout& layout, const tuttiConfig_t& config)
-    : groups_(std::make_unique<ReplicaGroups>(world, layout, ReplicaOf(layout, world.rank()), config)) {
-  groups_->Join();
-}
-
-Replica::~Replica() = default;
-
-std::size_t Replica::serve(const Handler& handler) {
-  const auto comm = groups_->replies.comm();
-  for (std::size_t served = 0;; ++served) {
-    ReplicaHeader header;
-    groups_->Broadcast(&header, sizeof header, nullptr);
-    if (header.last != 0) return served;
-    Bytes request(header.bytes);
-    groups_->Broadcast(request.data(), request.size(), nullptr);
-    const Bytes reply = handler(request);
-    if (groups_->replies.rank() != groups_->speaker()) continue;
-    header.bytes = reply.size();
-    check(tuttiSend(&header, sizeof header, tuttiUint8, groups_->front, comm, nullptr), comm);
-    if (reply.empty()) continue;
-    check(tuttiSend(reply.data(), reply.size(), tuttiUint8, groups_->front, comm, nullptr), comm);
-  }
 }
 
 }  // namespace tutti::parallel

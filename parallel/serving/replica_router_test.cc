@@ -111,6 +111,43 @@ TEST(ReplicaRouter, TakesRepliesInAnyOrder) {
       });
 }
 
+// A replica has three requests under way before it answers the last one first. Ranks agree on what each poll returns.
+TEST(ReplicaRouter, AReplicaHasSeveralRequestsAtATime) {
+  constexpr std::size_t kRequests = 30, kAtATime = 3;
+  RunReplicas(
+      5, kTwoOfTwo, ReplicaPolicy::round_robin,
+      [&](Rank&, ReplicaRouter& router) {
+        std::set<std::uint64_t> open;
+        const auto take = [&](const Reply& reply) {
+          EXPECT_EQ(open.erase(reply.id), 1u) << reply.id;
+          EXPECT_EQ(reply.bytes, Answer(Filled(reply.id % 4, static_cast<unsigned>(reply.id))));
+        };
+        for (std::size_t i = 0; i < kRequests; ++i) {
+          open.insert(router.submit(Filled(i % 4, static_cast<unsigned>(i))));
+          if (auto reply = router.poll()) take(*reply);
+        }
+        while (router.outstanding() > 0) take(router.wait());
+        router.stop();
+      },
+      [&](Rank&, Replica& replica, ProcessGroup& model) {
+        std::vector<Request> under_way;
+        std::size_t served = 0;
+        while (!replica.stopped()) {
+          auto request = replica.poll();
+          std::vector<std::uint64_t> seen(2), mine{request ? request->id : kRequests};
+          model.all_gather(Tensor(mine.data(), {1}, tuttiUint64), Tensor(seen.data(), {2}, tuttiUint64));
+          EXPECT_EQ(seen[0], seen[1]);
+          if (request) under_way.push_back(*std::move(request));
+          if (under_way.size() < std::min(kAtATime, kRequests / 2 - served)) continue;
+          for (; !under_way.empty(); under_way.pop_back(), ++served) {
+            replica.reply(under_way.back().id, Answer(under_way.back().bytes));
+          }
+        }
+        EXPECT_EQ(served, kRequests / 2);
+        EXPECT_FALSE(replica.poll());
+      });
+}
+
 TEST(ReplicaRouter, GivesToWhoHasLeastToDo) {
   RunReplicas(
       3, {.front = 0, .replicas = {{1}, {2}}}, ReplicaPolicy::least_outstanding,
@@ -223,6 +260,14 @@ TEST(ReplicaRouter, EndsWhenNobodyIsLeftOrNobodyWaits) {
       },
       [](Rank&, Replica& replica, ProcessGroup&) {
         EXPECT_TRUE(Throws([&] { replica.serve(Answer); }, tuttiRemoteError, {}));
+      });
+  RunReplicas(
+      3, {.front = 0, .replicas = {{1, 2}}}, ReplicaPolicy::round_robin, [](Rank&, ReplicaRouter&) {},
+      [](Rank&, Replica& replica, ProcessGroup&) {
+        const auto poll = [&] {
+          while (!replica.stopped()) replica.poll();
+        };
+        EXPECT_TRUE(Throws(poll, tuttiRemoteError, {}));
       });
 }
 

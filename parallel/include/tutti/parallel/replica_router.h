@@ -5,13 +5,16 @@
 //             router.submit(prompt, tokens); ... const Reply reply = router.wait(); ... router.stop();
 //   replicas: Replica replica(world, layout);
 //             replica.serve([&](const Bytes& prompt) { return model.generate(prompt); });
+//   or, several requests at a time:
+//             while (!replica.stopped()) { if (auto request = replica.poll()) ...; model.step(); replica.reply(...); }
 //
 // A request is broadcast to all ranks of its replica, which compute it together; the lowest one sends the reply back.
-// Requests and replies are bytes without a meaning here. A replica serves its requests in the order given.
+// Requests and replies are bytes without a meaning here. A replica gets its requests in the order given.
 //
-// Each replica has two communicators, so that a request need not wait for a reply, and the front has a stream for each.
-// It posts a receive wherever a reply is due; the stream that is idle first has one. A replica is gone when its lowest
-// rank is, or stops serving because another one is.
+// Each replica shares two communicators with the front, so that a request need not wait for a reply, and the front has a
+// stream for each. It posts a receive wherever a reply is due; the stream that is idle first has one. A third one, of the
+// replica's ranks alone, lets them agree whether a request has come. A replica is gone when its lowest rank is, or stops
+// serving because another one is.
 //
 // Sources: vLLM's data-parallel front end (least outstanding work); Li et al. 2023, "AlpaServe" (why replicas).
 //
@@ -32,7 +35,6 @@
 namespace tutti::parallel {
 
 class ReplicaLink;
-struct ReplicaGroups;
 
 using Bytes = std::vector<std::byte>;
 
@@ -48,6 +50,11 @@ struct TUTTI_API ReplicaStatistics {
   bool alive = true;
   std::uint64_t submitted = 0, replied = 0;  // requests
   std::uint64_t outstanding_cost = 0;
+};
+
+struct TUTTI_API Request {
+  std::uint64_t id = 0;
+  Bytes bytes;
 };
 
 struct TUTTI_API Reply {
@@ -112,15 +119,26 @@ class TUTTI_API Replica {
 
   // As the router's.
   Replica(ProcessGroup& world, const ReplicaLayout& layout, const tuttiConfig_t& config = TUTTI_CONFIG_INITIALIZER);
-  ~Replica();
+  ~Replica();  // revokes what is under way
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
 
-  // Serves until the front stops; returns the number of requests. All ranks get each of them, in the same order. Throws
-  // Error if the front or a rank of this replica is gone. Exceptions of the handler pass through; then destroy this, so
-  // that the front gets an error.
+  // Serves one request after the other until the front stops; returns their number. All ranks get each of them, in the
+  // same order. Throws Error if the front or a rank of this replica is gone. Exceptions of the handler pass through; then
+  // destroy this, so that the front gets an error.
   std::size_t serve(const Handler& handler);
 
+  // The next request, if one has come. Collective over the replica's ranks, which all get the same. Throws as serve().
+  std::optional<Request> poll();
+  // Answers a request that poll() has returned; in any order. Called on each of the replica's ranks. Waits until the
+  // front polls, if the reply is large.
+  void reply(std::uint64_t id, const Bytes& bytes);
+  // The front has stopped: no request comes any more.
+  bool stopped() const;
+
  private:
-  std::unique_ptr<ReplicaGroups> groups_;
+  class Requests;
+  std::unique_ptr<Requests> requests_;
 };
 
 }  // namespace tutti::parallel
