@@ -4,6 +4,7 @@ train.py and generate.py use it. tutti.parallel splits it; everything else is pl
 """
 
 import argparse
+import os
 
 import torch
 from torch import nn
@@ -35,11 +36,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def initialize(arguments: argparse.Namespace, comm=None) -> tp.Parallel:
     """The groups that the flags ask for; comm: the job's communicator, if it has been made."""
-    return tp.initialize(comm, tensor_parallel_size=arguments.tensor_parallel_size,
-                         pipeline_parallel_size=arguments.pipeline_parallel_size,
-                         data_parallel_size=arguments.data_parallel_size,
-                         context_parallel_size=arguments.context_parallel_size,
-                         enable_expert_parallel=arguments.enable_expert_parallel)
+    parallel = tp.initialize(comm, tensor_parallel_size=arguments.tensor_parallel_size,
+                             pipeline_parallel_size=arguments.pipeline_parallel_size,
+                             data_parallel_size=arguments.data_parallel_size,
+                             context_parallel_size=arguments.context_parallel_size,
+                             enable_expert_parallel=arguments.enable_expert_parallel)
+    # PyTorch would use every core in every rank.
+    hosts = parallel.comm.hosts
+    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // hosts.count(hosts[parallel.comm.rank])))
+    return parallel
 
 
 class Block(nn.Module):

@@ -27,4 +27,5 @@ NB_MODULE(_parallel, module) {
   BindData(module);
   BindExperts(module);
   BindPipeline(module);
+  BindServing(module);
 }

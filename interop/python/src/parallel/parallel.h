@@ -47,5 +47,6 @@ void BindContext(nanobind::module_& module);
 void BindData(nanobind::module_& module);
 void BindExperts(nanobind::module_& module);
 void BindPipeline(nanobind::module_& module);
+void BindServing(nanobind::module_& module);
 
 }  // namespace tutti_python

@@ -31,14 +31,19 @@ def trained(comm, flags):
 def generated(comm, flags):
     generate = program("generate")
     words = flags.split(" ")  # the first one is the model, which may be empty
-    return generate.generate(generate.parse([*words, "--tokens", "10", *SMALL]), comm)
+    return generate.generate(generate.parse([*words, "--tokens", "10", "--interval", "0.002", *SMALL]), comm)
 
 
 @pytest.fixture(scope="module")
 def one_rank():
     """The losses and tokens of one rank, with and without experts."""
     return {experts: (ranks.run(1, trained, f"--experts {experts}")[0], ranks.run(1, generated, f" --experts {experts}")[0])
-            for experts in (0, 3)}
+            for experts in (0, 3, 5)}
+
+
+def experts_of(flags):
+    found = re.search(r"--experts (\d)", flags)
+    return int(found[1]) if found else 0
 
 
 @pytest.mark.parametrize(("size", "flags"), [
@@ -50,7 +55,7 @@ def one_rank():
     (2, "-tp 2 --sequence-parallel --experts 3 --enable-expert-parallel"), (3, "-cp 3 --experts 3 --enable-expert-parallel"),
     (4, "-tp 2 -pp 2 --experts 3 --enable-expert-parallel")])
 def test_losses_are_one_ranks(one_rank, size, flags):
-    expected, _ = one_rank[3 if "experts" in flags else 0]
+    expected, _ = one_rank[experts_of(flags)]
     for losses in ranks.run(size, trained, flags):
         apart = max(abs(ours - theirs) / theirs for ours, theirs in zip(losses, expected))
         assert len(losses) == len(expected) and apart < CLOSE
@@ -59,13 +64,26 @@ def test_losses_are_one_ranks(one_rank, size, flags):
 
 
 @pytest.mark.parametrize(("size", "flags"), [
-    (2, "-tp 2"), (4, "-tp 4"), (2, "-pp 2"), (3, "-pp 3"), (2, "-dp 2"), (3, "-cp 3"), (4, "-tp 2 -cp 2"),
-    (8, "-tp 2 -pp 2 -dp 2"), (2, "-tp 2 --experts 3 --enable-expert-parallel"),
-    (2, "-dp 2 --experts 3 --enable-expert-parallel"), (4, "-tp 2 -pp 2 --experts 3 --enable-expert-parallel")])
+    (2, "-tp 2"), (4, "-tp 4"), (2, "-pp 2"), (3, "-pp 3"), (3, "-cp 3"), (4, "-tp 2 -cp 2"),
+    (2, "-tp 2 --experts 3 --enable-expert-parallel"), (4, "-tp 2 -pp 2 --experts 3 --enable-expert-parallel"),
+    # With a front.
+    (2, ""), (3, "-dp 2"), (4, "--slots 1"), (5, "-tp 2 -dp 2"), (9, "-tp 2 -pp 2 -dp 2"), (3, "-dp 2 --experts 3"),
+    (4, "-dp 3 --experts 3 --enable-expert-parallel"), (5, "-tp 2 --experts 5 --enable-expert-parallel"),
+    (5, "-pp 2 --experts 3 --enable-expert-parallel"), (5, "-cp 2 --experts 5 --enable-expert-parallel")])
 def test_tokens_are_one_ranks(one_rank, size, flags):
-    _, expected = one_rank[3 if "experts" in flags else 0]
-    for texts in ranks.run(size, generated, f" {flags}"):
+    _, expected = one_rank[experts_of(flags)]
+    for texts in ranks.run(size, generated, f" {flags}".rstrip()):
         assert texts == expected
+
+
+@pytest.mark.parametrize("requests", [1, 3, 5])
+def test_replicas_that_share_experts_may_have_any_number_of_requests(one_rank, requests):
+    """With one slot a replica waits for the other's longer prompts, and with one request it makes empty passes only."""
+    _, expected = one_rank[3]
+    for slots in (1, 4):
+        flags = f" --experts 3 --enable-expert-parallel --requests {requests} --slots {slots}"
+        for texts in ranks.run(3, generated, flags):
+            assert texts == expected[:requests]
 
 
 def test_a_model_that_one_split_saved_is_loaded_by_another(tmp_path):

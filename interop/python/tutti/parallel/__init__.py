@@ -25,6 +25,7 @@ from ._layers import (column_parallel_linear, column_parallel_linear_backward, c
                       row_parallel_linear, row_parallel_linear_backward, scatter_to_sequence_parallel_region,
                       scatter_to_tensor_model_parallel_region, vocab_parallel_cross_entropy, vocab_parallel_embedding)
 from ._plan import Plan, plan
+from ._serving import Replica, ReplicaError, ReplicaRouter, any_replica_has_work
 from ._state import Group, Parallel, current, initialize, initialize_model_parallel
 
 # What needs PyTorch, which is imported when one of these is first used.
@@ -45,12 +46,13 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"{__name__}.{_OF_PYTORCH[name]}"), name)
 
 
-__all__ = ["ContextParallelAttention", "Group", "MoEAlltoAllTokenDispatcher", "Parallel", "Plan", "Routing",
-           "column_parallel_linear", "column_parallel_linear_backward", "context_parallel_attention",
-           "copy_to_tensor_model_parallel_region", "current", "gather_from_sequence_parallel_region",
-           "gather_from_tensor_model_parallel_region", "gather_sequence", "initialize", "initialize_model_parallel",
-           "mix_heads", "pipeline_schedule", "plan", "positions", "reduce_from_tensor_model_parallel_region",
-           "reduce_scatter_to_sequence_parallel_region", "route", "row_parallel_linear", "row_parallel_linear_backward",
-           "scatter_heads_gather_sequence", "scatter_sequence_gather_heads", "scatter_to_sequence_parallel_region",
+__all__ = ["ContextParallelAttention", "Group", "MoEAlltoAllTokenDispatcher", "Parallel", "Plan", "Replica", "ReplicaError",
+           "ReplicaRouter", "Routing", "any_replica_has_work", "column_parallel_linear",
+           "column_parallel_linear_backward", "context_parallel_attention", "copy_to_tensor_model_parallel_region",
+           "current", "gather_from_sequence_parallel_region", "gather_from_tensor_model_parallel_region",
+           "gather_sequence", "initialize", "initialize_model_parallel", "mix_heads", "pipeline_schedule", "plan",
+           "positions", "reduce_from_tensor_model_parallel_region", "reduce_scatter_to_sequence_parallel_region", "route",
+           "row_parallel_linear", "row_parallel_linear_backward", "scatter_heads_gather_sequence",
+           "scatter_sequence_gather_heads", "scatter_to_sequence_parallel_region",
            "scatter_to_tensor_model_parallel_region", "split_sequence", "vocab_parallel_cross_entropy",
            "vocab_parallel_embedding", *_OF_PYTORCH]

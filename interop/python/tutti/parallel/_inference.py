@@ -56,7 +56,7 @@ class LayerCache:
         same number of tokens of each sequence. The result is [tokens, batch, kv_heads, queries, width].
         """
         cache, context = self._cache, self._cache.context
-        longest = int(cache.starts.max()) + mixed.shape[0]
+        longest = int(cache.starts.max()) + mixed.shape[0] if mixed.shape[1] else 0  # a pass without sequences
         if longest > cache.length:
             raise InvalidArgumentError(f"a sequence would have {longest} tokens, but the cache has room for {cache.length}")
         queries, keys, values = mixed[..., :-2, :], mixed[..., -2, :], mixed[..., -1, :]

@@ -153,4 +153,4 @@ class ParallelAttention(nn.Module):
                        (mixed[..., :-2, :], mixed[..., -2:-1, :], mixed[..., -1:, :]))
             k, v = (one.repeat_interleave(self.queries, 1) for one in (k, v))
             y = _attention(q, k, v).permute(2, 0, 1, 3)
-        return self.out(y.reshape(*y.shape[:2], -1))
+        return self.out(y.flatten(2))

@@ -91,6 +91,11 @@ class Parallel:
         """The ranks that hold the same experts."""
         return self.group("expert_data_parallel")
 
+    @property
+    def experts_join_replicas(self) -> bool:
+        """Whether ranks of several replicas share this one's experts."""
+        return len({self._layouts.dense.coordinate(rank, "dp") for rank in self.expert.ranks}) > 1
+
     def group(self, name: str) -> Group:
         """The group of a name of Megatron's, such as "tensor_model_parallel"."""
         return self._state.group(name)
