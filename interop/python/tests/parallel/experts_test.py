@@ -319,6 +319,51 @@ def test_ranks_share_each_expert():
     ranks.run(4, shared_experts)
 
 
+def in_a_pipeline(comm, sizes):
+    """Beside one rank that adds each layer's loss to the micro-batch's."""
+    import torch
+    torch.set_num_threads(1)
+    samples, microbatches = 5, 4
+    with tp.initialize(comm, **sizes) as p:
+        for name, chunks in (("1F1B", 1), ("Interleaved1F1B", 2), ("ZB-H1", 1), ("ZB-V", 2)):
+            schedule = tp.pipeline_schedule(name, p.pipeline.size, microbatches, chunks)
+            mine = schedule.chunks_of(p.pipeline.rank)
+
+            def layer(number, group=None):
+                torch.manual_seed(number)
+                return tp.MoELayer(HIDDEN, FFN, 3, aux_loss_coeff=AUX, group=group, init_method=torch.nn.init.normal_)
+
+            split = [layer(number) for number in mine]
+            whole = [layer(number, p.data) for number in range(p.pipeline.size * chunks)]
+            pipe = tp.Pipeline([torch.nn.Sequential(one) for one in split], schedule=schedule,
+                               loss=torch.nn.functional.mse_loss)
+            x, targets = (torch.tensor(numbers(samples * microbatches, HIDDEN, seed=seed)) for seed in (1, 2))
+            for _ in range(2):  # gradients add up
+                loss = pipe.step(x, targets)
+                losses = []
+                for part, target in zip(x.split(samples), targets.split(samples)):
+                    for one in whole:
+                        part = one(part)
+                    losses.append(torch.nn.functional.mse_loss(part, target))
+                    (losses[-1] + sum(one.aux_loss for one in whole)).div(microbatches).backward()
+            if pipe.is_last:
+                close(loss, torch.stack(losses).mean())  # the loss alone
+            for number, one in zip(mine, split):
+                assert one.aux_loss_scale is None
+                local = slice(one.dispatcher.local_experts.start, one.dispatcher.local_experts.stop)
+                close(one.router.grad, whole[number].router.grad)
+                close(one.up.grad, whole[number].up.grad[local])
+                close(one.down.grad, whole[number].down.grad[local])
+            pipe.forward(x)
+            pipe.group.barrier()
+
+
+@pytest.mark.parametrize("sizes", [{}, {"tensor_parallel_size": 2, "enable_expert_parallel": True}])
+def test_a_pipeline_adds_each_layers_loss(sizes):
+    pytest.importorskip("torch")
+    ranks.run(2 * sizes.get("tensor_parallel_size", 1), in_a_pipeline, {"pipeline_parallel_size": 2, **sizes})
+
+
 def page(comm):
     path = os.path.join(os.path.dirname(__file__), "../../../../docs/parallel_experts.md")
     with open(path, encoding="utf-8") as file:

@@ -153,7 +153,7 @@ def test_a_backward_in_two_parts():
         assert x.grad is None
         return result
 
-    for make in (Twisted, torch.nn.Identity, lambda: torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4))):
+    for make in (Twisted, Beside, torch.nn.Identity, lambda: torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4))):
         expected, found = gradients(make, whole_way), gradients(make, split_way)
         same(found[0], expected[0])
         assert len(found[1]) == len(expected[1])
@@ -162,6 +162,9 @@ def test_a_backward_in_two_parts():
     # Only layers with parameters compute again in the second part, where PyTorch can begin there.
     Counted.calls = 0
     gradients(lambda: torch.nn.Sequential(torch.nn.Linear(4, 4), Activation(), torch.nn.Linear(4, 4)), split_way)
+    assert Counted.calls == (1 if _BEGINS_ANYWHERE else 2)
+    Counted.calls = 0
+    gradients(Beside, split_way)
     assert Counted.calls == (1 if _BEGINS_ANYWHERE else 2)
 
 
@@ -198,6 +201,17 @@ def keeping(comm):
 
 def test_a_module_may_keep_what_it_takes():
     ranks.run(2, keeping)
+
+
+class Beside(torch.nn.Module):
+    """Parts of one parameter are used side by side, as experts are, behind an operation that may communicate."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = torch.nn.Parameter(torch.randn(3, 4, 4))
+
+    def forward(self, x):
+        return Counted.apply(torch.cat([row @ part for row, part in zip(x.split(1), self.parts.unbind())]))
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])

@@ -33,6 +33,21 @@ class RouteFunction(torch.autograd.Function):
         return ctx.router.backward(*ctx.saved_tensors, grad_weights, grad_aux_loss.item()), None
 
 
+class WithAuxLoss(torch.autograd.Function):
+    """The output as it is. Its backward begins the aux loss's, too, with a gradient of `scale`: no one adds that loss."""
+
+    @staticmethod
+    def forward(ctx: Any, output: torch.Tensor, aux_loss: torch.Tensor, scale: float) -> torch.Tensor:
+        ctx.save_for_backward(aux_loss)
+        ctx.scale = scale
+        return output.view_as(output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
+        aux_loss, = ctx.saved_tensors
+        return grad, torch.full_like(aux_loss, ctx.scale), None
+
+
 class Begin(torch.autograd.Function):
 
     @staticmethod

@@ -12,6 +12,7 @@ from torch.nn.functional import gelu, linear
 from .. import _parallel
 from .._errors import InvalidArgumentError
 from ._division import Division
+from ._expert_autograd import WithAuxLoss
 from ._experts import MoEAlltoAllTokenDispatcher, Routing, route
 from ._layers import copy_to_tensor_model_parallel_region, divided, reduce_from_tensor_model_parallel_region
 from ._modules import Init, _default_init
@@ -24,8 +25,9 @@ class MoELayer(nn.Module):
     """A router and experts, each an MLP without biases (hidden_size to ffn_size, GELU, and back), divided over a group.
 
     forward takes this rank's tokens [.., hidden_size], any number of them, and returns as many. All ranks of the group
-    call it together. It leaves aux_loss, to add to this rank's loss (a Pipeline adds none), and load, of all the group's tokens. The ranks that
-    share other layers (current().tensor) bring the same tokens, or with sequence_parallel parts of a sequence.
+    call it together. It leaves load, of all the group's tokens, and aux_loss, to add to this rank's loss. In a Pipeline's
+    step it adds it by itself: the aux loss's gradient enters where the output's does, at the scale of the loss. The ranks
+    that share other layers (current().tensor) bring the same tokens, or with sequence_parallel parts of a sequence.
 
     num_experts, topk, capacity_factor: as of MoEAlltoAllTokenDispatcher, whose errors it raises; renormalize and
     aux_loss_coeff: as of route. shared_ffn_size: of an expert that every token uses, beside its topk; 0: none.
@@ -39,6 +41,8 @@ class MoELayer(nn.Module):
 
     aux_loss: torch.Tensor
     load: _parallel.LoadStatistics
+    # Set by a Pipeline in its step: how much of a micro-batch's loss is in the batch's.
+    aux_loss_scale: float | None = None
 
     def __init__(self, hidden_size: int, ffn_size: int, num_experts: int, topk: int = 2, *,
                  capacity_factor: float = 0.0, renormalize: bool = True, aux_loss_coeff: float = 0.0,
@@ -113,6 +117,9 @@ class MoELayer(nn.Module):
             if tokens is not every:
                 output = torch.zeros_like(every).index_copy(0, mine, output)
                 output = reduce_from_tensor_model_parallel_region(output, self.tensor)
+            if self.aux_loss_scale is not None and self.aux_loss_coeff:
+                output = WithAuxLoss.apply(output, self.aux_loss, self.aux_loss_scale)
+                self.aux_loss = self.aux_loss.detach()
         except BaseException:
             for group in (self.group, self.expert_tensor, self.tensor):  # whose ranks would wait for this one
                 if group is not None:

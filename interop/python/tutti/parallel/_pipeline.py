@@ -74,7 +74,8 @@ class Pipeline:
         """Does one batch, forward and backward: the mean loss where is_last, else None. Every rank calls it.
 
         inputs are read where is_first, targets where is_last; each is divided into micro-batches of equal size.
-        Gradients of the batch's mean loss are added to the parameters' .grad, as backward() does.
+        Gradients of the batch's mean loss are added to the parameters' .grad, as backward() does, and with them those of
+        each MoELayer's mean aux_loss, which is not in the loss returned.
         """
         losses = self._run(self.schedule, inputs, targets, training=True)
         return torch.stack(losses).mean() if self.is_last else None

@@ -3,7 +3,7 @@
 # mypy: disable-error-code="no-untyped-call,no-any-return"
 from __future__ import annotations
 
-from typing import Callable
+from typing import Any, Callable
 
 import torch
 
@@ -28,6 +28,10 @@ class Chunk:
     def begin(self, training: bool, share: float) -> None:
         """share: of a micro-batch's loss in the batch's."""
         self._training, self._share = training, share
+        layer: Any
+        for layer in self.module.modules():
+            if hasattr(layer, "aux_loss_scale"):  # a MoELayer
+                layer.aux_loss_scale = share if training else None
         self.inputs: tuple[torch.Tensor, ...] = ()  # the micro-batches of the model's inputs
         self.is_last = False
         self.loss: Callable[[int, torch.Tensor], torch.Tensor] | None = None

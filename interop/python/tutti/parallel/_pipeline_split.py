@@ -3,25 +3,25 @@
 # mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import torch
-
-Leaves = dict[torch.Tensor, None]  # a set in order
 
 # Newer versions of PyTorch begin a backward in the midst of a graph. With older ones the second part computes the
 # gradients between the layers again.
 _BEGINS_ANYWHERE = "GradientEdge" in str(torch.autograd.backward.__annotations__)
 
 
-def _ways(y: torch.Tensor, x: torch.Tensor) -> dict[Any, Leaves]:
+def _ways(y: torch.Tensor, x: torch.Tensor) -> tuple[dict[Any, list[torch.Tensor]], set[torch.Tensor]]:
     """The graph's nodes between y and x, each with the parameters that it reaches otherwise than by another such node.
 
-    None of them if x takes no part in y.
+    None of them if x takes no part in y. And those parameters that such a node reaches both ways.
     """
     leads: dict[Any, bool] = {}  # whether a node leads to x
-    reached: dict[Any, Leaves] = {}
+    leaves: dict[torch.Tensor, int] = {}  # the parameters' bits in sets of them
+    reached: dict[Any, int] = {}  # otherwise than by a node that leads to x
+    below: dict[Any, int] = {}  # by such a node
+    twice = 0
     open_nodes = [] if y.grad_fn is None else [y.grad_fn]
     while open_nodes:
         node = open_nodes[-1]
@@ -33,11 +33,16 @@ def _ways(y: torch.Tensor, x: torch.Tensor) -> dict[Any, Leaves]:
         open_nodes.pop()
         leaf = getattr(node, "variable", None)
         leads[node] = leaf is x or any(leads[child] for child in children)
-        reached[node] = {} if leaf is None or leaf is x else {leaf: None}
+        reached[node] = 0 if leaf is None or leaf is x else leaves.setdefault(leaf, 1 << len(leaves))
+        below[node] = 0
         for child in children:
-            if not leads[child]:
-                reached[node].update(reached[child])
-    return {node: leaves for node, leaves in reached.items() if leads[node]}
+            if leads[child]:
+                below[node] |= below[child] | reached[child]
+            else:
+                reached[node] |= reached[child]
+        twice |= below[node] & reached[node]
+    return ({node: [leaf for leaf, bit in leaves.items() if bit & reached[node]] for node in reached if leads[node]},
+            {leaf for leaf, bit in leaves.items() if bit & twice})
 
 
 class SplitBackward:
@@ -45,7 +50,7 @@ class SplitBackward:
 
     def __init__(self, y: torch.Tensor, x: torch.Tensor, grad_y: torch.Tensor) -> None:
         self._y, self._x, self._grad_y = y, x, grad_y
-        self._ways = _ways(y, x)
+        self._ways, self._twice = _ways(y, x)
         self._grads: dict[Any, tuple[torch.Tensor | None, ...]] = {}  # that came to a node
 
     def input(self) -> torch.Tensor | None:
@@ -65,17 +70,24 @@ class SplitBackward:
             if self._y.grad_fn is not None:
                 torch.autograd.backward(self._y, self._grad_y)
             return
-        # A parameter that one node alone reaches needs this node only. One that several nodes reach gets the sum of all
-        # ways from y.
-        ways = Counter(leaf for leaves in self._ways.values() for leaf in leaves)
-        alone = {leaf for leaf, count in ways.items() if count == 1 and _BEGINS_ANYWHERE}
-        several = [leaf for leaf in ways if leaf not in alone]
-        if several:
-            torch.autograd.backward(self._y, self._grad_y, retain_graph=True, inputs=several)
-        for node, grads in self._grads.items():
-            leaves = [leaf for leaf in self._ways[node] if leaf in alone]
+        # A parameter needs those nodes only that reach it. It gets the sum of all ways from y if one of them leads to
+        # another, which would count that one's part twice.
+        nodes_of: dict[torch.Tensor, list[Any]] = {}
+        for node in self._grads or self._ways:
+            for leaf in self._ways[node]:
+                nodes_of.setdefault(leaf, []).append(node)
+        whole = {leaf: None for leaf in nodes_of if leaf in self._twice or not _BEGINS_ANYWHERE}
+        if whole:
+            torch.autograd.backward(self._y, self._grad_y, retain_graph=True, inputs=list(whole))
+        together: dict[tuple[Any, ...], list[torch.Tensor]] = {}
+        for leaf, nodes in nodes_of.items():
+            if leaf not in whole:
+                together.setdefault(tuple(nodes), []).append(leaf)
+        for group, leaves in together.items():
             edge_of = getattr(torch.autograd.graph, "GradientEdge")  # which older versions lack
-            edges = [(edge_of(node, place), grad) for place, grad in enumerate(grads)
+            edges = [(edge_of(node, place), grad) for node in group for place, grad in enumerate(self._grads[node])
                      if grad is not None]
-            if leaves and edges:
-                torch.autograd.backward([edge for edge, _ in edges], [grad for _, grad in edges], inputs=leaves)
+            if edges:
+                # A node may be in several of them.
+                torch.autograd.backward([edge for edge, _ in edges], [grad for _, grad in edges], retain_graph=True,
+                                        inputs=leaves)
