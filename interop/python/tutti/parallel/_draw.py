@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from xml.sax.saxutils import escape
-
 from .. import _parallel
+from ._svg import LINE, Svg
 
 _COLOURS = ["#92c5de", "#fdc98a", "#b8e0b0", "#d9c2e9", "#f4a6a0", "#e9e29c"]  # by host
-_RANK, _GAP, _LABEL, _LINE = 44, 14, 110, 26  # pixels
+_RANK, _GAP, _LABEL = 44, 14, 110  # pixels
 
 
 def _cells(layout: _parallel.MeshLayout) -> dict[tuple[int, int], list[list[int]]]:
@@ -56,7 +55,7 @@ def text(layouts: _parallel.Layouts, rank: int, hosts: list[int]) -> str:
     return "\n".join(lines)
 
 
-def svg(layouts: _parallel.Layouts, hosts: list[int]) -> str:
+def write_svg(path: str, layouts: _parallel.Layouts, hosts: list[int]) -> None:
     """Rows are stages, columns are replicas; a frame holds the ranks that hold one stage of one replica together."""
     cells = _cells(layouts.dense)
     rows, columns = (len({key[axis] for key in cells}) for axis in (0, 1))
@@ -64,31 +63,23 @@ def svg(layouts: _parallel.Layouts, hosts: list[int]) -> str:
     across = max(len(group) for cell in cells.values() for group in cell)
     cell_width, cell_height = across * _RANK + _GAP, groups * (_RANK + 4) + _GAP
     notes = _notes(layouts) + ([f"colours: {max(hosts) + 1} hosts"] if max(hosts) > 0 else [])
-    width = max(_LABEL + columns * (cell_width + _GAP), 9 * max(map(len, notes)) + 2 * _GAP)
-    height = (len(notes) + 2) * _LINE + rows * (cell_height + _GAP)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
-             "<style>text{font:14px 'DejaVu Sans',Verdana,sans-serif;fill:#1d1f24}</style>",
-             f'<rect width="{width}" height="{height}" fill="#ffffff"/>']
-
-    def label(x: float, y: float, content: str, middle: bool = False) -> None:
-        anchor = ' text-anchor="middle"' if middle else ""
-        parts.append(f'<text x="{x}" y="{y}"{anchor}>{escape(content)}</text>')
-
+    picture = Svg()
     for line, note in enumerate(notes):
-        label(_GAP, (line + 1) * _LINE, note)
-    top = (len(notes) + 1) * _LINE
+        picture.text(_GAP, _GAP / 2 + (line + 0.5) * LINE, note)
+    top = (len(notes) + 1) * LINE
     for column in range(columns):
-        label(_LABEL + column * (cell_width + _GAP) + cell_width / 2, top, f"replica {column}", True)
+        middle = _LABEL + column * (cell_width + _GAP) + cell_width / 2
+        picture.text(middle, top + (_GAP - LINE) / 2, f"replica {column}", anchor="middle")
     for (stage, replica), cell in cells.items():
         x, y = _LABEL + replica * (cell_width + _GAP), top + _GAP + stage * (cell_height + _GAP)
         if replica == 0:
-            label(_GAP, y + cell_height / 2 + 5, f"stage {stage}")
-        parts.append(f'<rect x="{x}" y="{y}" width="{cell_width}" height="{cell_height}" rx="6" fill="none" '
-                     'stroke="#5b6270"/>')
+            picture.text(_GAP, y + cell_height / 2, f"stage {stage}")
+        picture.rectangle(x, y, cell_width, cell_height, stroke="#5b6270", radius=6)
         for line, group in enumerate(cell):
             for place, rank in enumerate(group):
                 left, upper = x + _GAP / 2 + place * _RANK, y + _GAP / 2 + line * (_RANK + 4)
-                parts.append(f'<rect x="{left + 2}" y="{upper + 2}" width="{_RANK - 4}" height="{_RANK - 4}" rx="4" '
-                             f'fill="{_COLOURS[hosts[rank] % len(_COLOURS)]}"/>')
-                label(left + _RANK / 2, upper + _RANK / 2 + 5, str(rank), True)
-    return "\n".join([*parts, "</svg>", ""])
+                picture.rectangle(left + 2, upper + 2, _RANK - 4, _RANK - 4, fill=_COLOURS[hosts[rank] % len(_COLOURS)],
+                                  radius=4)
+                picture.text(left + _RANK / 2, upper + _RANK / 2, str(rank), anchor="middle")
+    width = max(_LABEL + columns * (cell_width + _GAP), 9 * max(map(len, notes)) + 2 * _GAP)
+    picture.write(path, width, (len(notes) + 2) * LINE + rows * (cell_height + _GAP))

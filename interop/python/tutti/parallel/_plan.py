@@ -7,14 +7,14 @@ import os
 import subprocess
 import tempfile
 from typing import Any, Mapping
-from xml.sax.saxutils import escape
 
 from .._errors import InvalidArgumentError, InvalidUsageError
+from ._svg import LINE, Svg
 
 # The parts of a step's time, and their colours (of Okabe and Ito, who chose them for the colour-blind).
 _PARTS = {"compute": "#8892a6", "tensor": "#d55e00", "experts": "#cc79a7", "context": "#009e73", "bubble": "#e69f00",
           "sends": "#56b4e9", "data": "#0072b2"}
-_LINE, _BAR, _MEMORY, _GAP, _LETTER = 26, 420, 140, 14, 7.6  # pixels
+_BAR, _MEMORY, _VALUE, _GAP, _THICK, _LETTER = 420, 140, 70, 14, 16, 7.6  # pixels
 
 
 class Plan:
@@ -32,39 +32,34 @@ class Plan:
         """Writes an SVG picture: the time of a step and the memory of a GPU, for each of the splits."""
         names = [_named(one["strategy"]) for one in self.strategies]
         label = _LETTER * max(map(len, names)) + 2 * _GAP
-        width, height = label + _BAR + _GAP + _MEMORY + _GAP, (len(self.strategies) + 4) * _LINE
         longest = max(one["step_s"] for one in self.strategies)
         fullest = max(one["memory_gb"] for one in self.strategies)
-        parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
-                 f'height="{height}">',
-                 "<style>text{font:13px 'DejaVu Sans',Verdana,sans-serif;fill:#1d1f24}</style>",
-                 f'<rect width="{width:.0f}" height="{height}" fill="#ffffff"/>']
-
-        def text(x: float, y: float, content: str) -> None:
-            parts.append(f'<text x="{x:.1f}" y="{y:.1f}">{escape(content)}</text>')
+        picture = Svg()
 
         def bar(x: float, y: float, length: float, colour: str) -> None:
-            parts.append(f'<rect x="{x:.1f}" y="{y - 13:.1f}" width="{length:.1f}" height="16" fill="{colour}"/>')
+            picture.rectangle(x, y - _THICK / 2, length, _THICK, fill=colour)
 
-        text(_GAP, _LINE, f"{self.answer['model']} on {self.answer['gpus']} GPUs: seconds of a step, GB of the fullest GPU")
-        x = float(_GAP)
+        y = (_GAP + LINE) / 2
+        picture.text(_GAP, y, f"{self.answer['model']} on {self.answer['gpus']} GPUs: seconds of a step, GB of the fullest GPU")
+        x, y = float(_GAP), y + LINE
         for name, colour in _PARTS.items():
-            bar(x, 2 * _LINE, 12, colour)
-            text(x + 18, 2 * _LINE, name)
+            bar(x, y, 12, colour)
+            picture.text(x + 18, y, name)
             x += 34 + 9 * len(name)
-        for row, (named, one) in enumerate(zip(names, self.strategies)):
-            y = (row + 3) * _LINE + _GAP
-            text(_GAP, y, named)
+        y += _GAP
+        for named, one in zip(names, self.strategies):
+            y += LINE
+            picture.text(_GAP, y, named)
             x = label
             for name, colour in _PARTS.items():
-                length = one["parts_s"][name] / longest * (_BAR - 70)
+                length = one["parts_s"][name] / longest * (_BAR - _VALUE)
                 bar(x, y, length, colour)
                 x += length
-            text(x + 6, y, f"{one['step_s']:.3g} s")
-            bar(label + _BAR + _GAP, y, one["memory_gb"] / fullest * (_MEMORY - 70), "#92c5de")
-            text(label + _BAR + _GAP + one["memory_gb"] / fullest * (_MEMORY - 70) + 6, y, f"{one['memory_gb']:.0f} GB")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("\n".join([*parts, "</svg>", ""]))
+            picture.text(x + 6, y, f"{one['step_s']:.3g} s")
+            x, length = label + _BAR + _GAP, one["memory_gb"] / fullest * (_MEMORY - _VALUE)
+            bar(x, y, length, "#92c5de")
+            picture.text(x + length + 6, y, f"{one['memory_gb']:.0f} GB")
+        picture.write(path, label + _BAR + _GAP + _MEMORY + _GAP, y + LINE)
 
 
 def _named(strategy: Mapping[str, Any]) -> str:

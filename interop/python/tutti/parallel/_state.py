@@ -118,8 +118,7 @@ class Parallel:
     def draw(self, path: str | None = None) -> str:
         """Who is where, as text: the ranks by stage, replica and part of a layer. path: writes an SVG picture there, too."""
         if path is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(_draw.svg(self._layouts, self.comm.hosts))
+            _draw.write_svg(path, self._layouts, self.comm.hosts)
         return _draw.text(self._layouts, self.comm.rank, self.comm.hosts)
 
     def bytes_sent(self) -> dict[str, int]:
