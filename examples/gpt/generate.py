@@ -22,7 +22,7 @@ import tutti.parallel as tp
 
 PROMPTS = ["The licenses for most", "This program is free software", "You may", "For example, if you distribute",
            "NO WARRANTY", "The \"source code\" for a work", "Each licensee is addressed as", "A"]
-PAUSE = 1e-3  # seconds that a replica without work waits before it looks for some
+PAUSE = 1e-3  # seconds that a rank without work waits before it looks for some
 
 Request = collections.namedtuple("Request", "id bytes")  # as tp.Replica.poll() returns
 
@@ -130,7 +130,9 @@ def front(comm: tutti.Communicator, prompts: list[bytes], arguments: argparse.Na
         while len(numbers) < min(due, len(prompts)):
             numbers[router.submit(prompts[len(numbers)], cost=arguments.tokens)] = len(numbers)
         reply = router.poll()
-        if reply is not None:
+        if reply is None:
+            time.sleep(PAUSE)
+        else:
             texts[numbers[reply.id]] = reply.bytes
     router.stop()
     for number, ranks in enumerate(router.replicas):

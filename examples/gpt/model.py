@@ -43,7 +43,8 @@ def initialize(arguments: argparse.Namespace, comm=None) -> tp.Parallel:
                              enable_expert_parallel=arguments.enable_expert_parallel)
     # PyTorch would use every core in every rank.
     hosts = parallel.comm.hosts
-    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // hosts.count(hosts[parallel.comm.rank])))
+    cores = len(os.sched_getaffinity(0)) // hosts.count(hosts[parallel.comm.rank])
+    torch.set_num_threads(max(1, min(cores, torch.get_num_threads())))
     return parallel
 
 

@@ -15,7 +15,7 @@ TUTTI_LIBRARY=$library PYTHON=$python "$tests/../../../scripts/release/wheels.sh
 # Debian's PyTorch is tested, too, where it is installed. It takes arrays of Debian's NumPy only, which tutti.parallel's
 # tests need; the others have the newest NumPy.
 case ${1:-} in
-  parallel) environment=$build/parallel_tests packages=(pytest) ;;
+  parallel*) environment=$build/parallel_tests packages=(pytest) ;;
   *) environment=$build/tests packages=(pytest numpy ml_dtypes mypy) ;;
 esac
 [ -x "$environment/bin/python" ] || "$python" -m venv --system-site-packages "$environment"

@@ -1,5 +1,6 @@
 """Who is where, by the names of vLLM and of Megatron."""
 
+import importlib.util
 import os
 import signal
 import threading
@@ -89,21 +90,27 @@ def test_close():
     ranks.run(2, closed)
 
 
-def torch_groups(comm, file):
+def torch_groups(comm, file, backend):
     import torch
     import torch.distributed
+    if backend == "tutti":
+        import tutti_torch  # noqa: F401
     store = torch.distributed.FileStore(file, comm.size)
-    torch.distributed.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.size)
+    torch.distributed.init_process_group(backend, store=store, rank=comm.rank, world_size=comm.size)
     with tp.initialize(comm, tensor_parallel_size=2) as p:
         group = p.torch_group("data_parallel")
         x = torch.tensor([float(comm.rank)])
         torch.distributed.all_reduce(x, group=group)
-        assert x.item() == sum(p.data.ranks)
+        assert x.item() == sum(p.data.ranks) and torch.distributed.get_backend(group) == backend
+    torch.distributed.destroy_process_group()
 
 
-def test_groups_of_torch_distributed(tmp_path):
+@pytest.mark.parametrize("backend", ["gloo", "tutti"])
+def test_groups_of_torch_distributed(tmp_path, backend):
     pytest.importorskip("torch")
-    ranks.run(4, torch_groups, str(tmp_path / "store"))
+    if backend == "tutti" and importlib.util.find_spec("tutti_torch") is None:
+        pytest.skip("needs the package tutti-torch, which the ctest python_torch has")
+    ranks.run(4, torch_groups, str(tmp_path / "store"), backend)
 
 
 def ctrl_c(comm):

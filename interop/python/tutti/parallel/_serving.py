@@ -1,5 +1,4 @@
-"""Inference by several replicas of a model: a front gives each request to one of them, and those that share experts keep
-step."""
+"""Inference by replicas of a model: a front gives each request to one of them; those with common experts keep step."""
 
 from __future__ import annotations
 
