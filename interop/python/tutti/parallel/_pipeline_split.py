@@ -41,8 +41,11 @@ def _ways(y: torch.Tensor, x: torch.Tensor) -> tuple[dict[Any, list[torch.Tensor
             else:
                 reached[node] |= reached[child]
         twice |= below[node] & reached[node]
-    return ({node: [leaf for leaf, bit in leaves.items() if bit & reached[node]] for node in reached if leads[node]},
-            {leaf for leaf, bit in leaves.items() if bit & twice})
+
+    def of(bits: int) -> list[torch.Tensor]:
+        return [leaf for leaf, bit in leaves.items() if bit & bits] if bits else []
+
+    return {node: of(reached[node]) for node in reached if leads[node]}, set(of(twice))
 
 
 class SplitBackward:
