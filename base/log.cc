@@ -15,22 +15,14 @@ namespace {
 // A summary of a large system is longer than a sentence.
 constexpr std::size_t kMaxLine = 64 * 1024;
 
-constexpr std::string_view NameOf(Subject subject) {
-  switch (subject) {
-    case Subject::init: return "init";
-    case Subject::select: return "select";
-    case Subject::transport: return "transport";
-    case Subject::faults: return "faults";
-  }
-  return "?";
-}
+constexpr std::string_view NameOf(Subject subject) { return kSubjectNames[static_cast<std::size_t>(subject)]; }
 
-// `list` is comma-separated; "all" names every subject.
+// `list` is comma-separated.
 bool Names(std::string_view list, std::string_view word) {
   while (!list.empty()) {
     const auto comma = list.find(',');
     const auto item = list.substr(0, comma);
-    if (item == word || item == "all") return true;
+    if (item == word || item == kAllSubjects) return true;
     if (comma == std::string_view::npos) break;
     list.remove_prefix(comma + 1);
   }

@@ -4,12 +4,15 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <string_view>
 #include <utility>
 
 namespace tutti {
 
 enum class Subject { init, select, transport, faults };
+inline constexpr std::array<std::string_view, 4> kSubjectNames = {"init", "select", "transport", "faults"};
+inline constexpr std::string_view kAllSubjects = "all";
 
 bool LogEnabled(Subject subject);
 // Writes "tutti host:pid subject: text\n".

@@ -2,15 +2,19 @@
 
 #include <sys/auxv.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
 #include <initializer_list>
 #include <memory>
+#include <ranges>
 #include <variant>
 
 #include "base/error.h"
 #include "base/extension.h"
+#include "base/log.h"
+#include "base/nearest_name.h"
 #include "base/plain_text.h"
 #include "base/threads/made_once.h"
 #include "base/unknown_settings.h"
@@ -27,6 +31,7 @@ struct Variable {
   Field field;
   std::string_view meaning;
   std::vector<std::string_view> words = {};  // those allowed; empty: any text
+  bool several = false;                      // of these words, separated by commas
   long long low = 0;                         // inclusive; numbers only
   long long high = 0;
 };
@@ -39,6 +44,10 @@ Variable Word(std::string_view name, std::string Settings::*field, std::vector<s
               std::string_view meaning) {
   return {.name = name, .field = field, .meaning = meaning, .words = std::move(words)};
 }
+Variable Words(std::string_view name, std::string Settings::*field, std::vector<std::string_view> words,
+               std::string_view meaning) {
+  return {.name = name, .field = field, .meaning = meaning, .words = std::move(words), .several = true};
+}
 template <typename Integer>
 Variable Number(std::string_view name, Integer Settings::*field, long long low, long long high,
                 std::string_view meaning) {
@@ -46,6 +55,12 @@ Variable Number(std::string_view name, Integer Settings::*field, long long low, 
 }
 Variable Flag(std::string_view name, bool Settings::*field, std::string_view meaning) {
   return Number(name, field, 0, 1, meaning);
+}
+
+std::vector<std::string_view> LoggedSubjects() {
+  std::vector<std::string_view> names(kSubjectNames.begin(), kSubjectNames.end());
+  names.push_back(kAllSubjects);
+  return names;
 }
 
 constexpr long long kDayMs = 24LL * 3600 * 1000;
@@ -151,7 +166,7 @@ const std::vector<Variable>& Variables() {
         Number("TUTTI_SLICE_US", &Settings::slice_us, 0, 100'000,
                "time slice in us that a rank's thread asks Linux (6.12 or later) for where ranks outnumber cores; 0: "
                "none"),
-        Text("TUTTI_DEBUG", &Settings::debug, "subjects to log: init,select,transport,faults,all"),
+        Words("TUTTI_DEBUG", &Settings::debug, LoggedSubjects(), "subjects to log"),
         Text("TUTTI_TRACE", &Settings::trace, "file for a timeline; %r stands for the rank, %p for the process id"),
         Text("TUTTI_DUMP", &Settings::dump,
              "file for the flight recorder on failure, for `tutti diagnose`; %r, %p as above"),
@@ -189,18 +204,26 @@ std::optional<Sourced> LookUp(const Lookup& lookup, const OtherLookup& other, st
 }
 
 std::string Allowed(const Variable& variable) {
-  if (!variable.words.empty()) return fmt::format("one of \"{}\"", fmt::join(variable.words, "\", \""));
+  if (!variable.words.empty()) {
+    const auto words = fmt::format("\"{}\"", fmt::join(variable.words, "\", \""));
+    return variable.several ? fmt::format("some of {}, separated by commas", words) : "one of " + words;
+  }
   if (std::holds_alternative<std::string Settings::*>(variable.field)) return "any text";
   return fmt::format("a whole number from {} to {}", variable.low, variable.high);
 }
 
-[[noreturn]] void Refuse(const Variable& variable, const Sourced& sourced) {
+// `word`: what is wrong in the text; empty: all of it.
+[[noreturn]] void Refuse(const Variable& variable, const Sourced& sourced, std::string_view word = {}) {
+  if (word.empty()) word = sourced.text;
+  const auto meant = DidYouMean(word, variable.words);
+  const auto takes =
+      fmt::format("{} takes {} ({})", meant.empty() ? ": it" : meant + " It", Allowed(variable), variable.meaning);
+  const auto in_it = word == sourced.text ? "" : fmt::format(" because of {}", Quoted(word));
   if (sourced.source == variable.name) {
-    Throw(tuttiInvalidArgument, "{}={} is not allowed: it takes {} ({})", variable.name, Quoted(sourced.text),
-          Allowed(variable), variable.meaning);
+    Throw(tuttiInvalidArgument, "{}={} is not allowed{}{}", variable.name, Quoted(sourced.text), in_it, takes);
   }
-  Throw(tuttiInvalidArgument, "{} stands for {}={}, which is not allowed: it takes {} ({})", sourced.source,
-        variable.name, Quoted(sourced.text), Allowed(variable), variable.meaning);
+  Throw(tuttiInvalidArgument, "{} stands for {}={}, which is not allowed{}{}", sourced.source, variable.name,
+        Quoted(sourced.text), in_it, takes);
 }
 
 long long ParseNumber(const Variable& variable, const Sourced& sourced) {
@@ -213,6 +236,21 @@ long long ParseNumber(const Variable& variable, const Sourced& sourced) {
   return value;
 }
 
+void RequireWords(const Variable& variable, const Sourced& sourced) {
+  if (variable.words.empty()) return;
+  const auto allowed = [&](std::string_view word) {
+    return std::ranges::find(variable.words, word) != variable.words.end();
+  };
+  if (!variable.several) {
+    if (!allowed(sourced.text)) Refuse(variable, sourced);
+    return;
+  }
+  for (const auto part : std::views::split(std::string_view(sourced.text), ',')) {
+    const std::string_view word(part.begin(), part.end());
+    if (!word.empty() && !allowed(word)) Refuse(variable, sourced, word);
+  }
+}
+
 // More than any list of files or interfaces needs. A longer value is a mistake, or an attempt to use up memory.
 constexpr std::size_t kMaxText = 64 * 1024;
 
@@ -222,9 +260,7 @@ void Assign(Settings& settings, const Variable& variable, const Sourced& sourced
     Throw(tuttiInvalidArgument, "{} has {} characters; the limit is {}", sourced.source, text.size(), kMaxText);
   }
   if (const auto* word = std::get_if<std::string Settings::*>(&variable.field)) {
-    bool allowed = variable.words.empty();
-    for (const auto candidate : variable.words) allowed = allowed || candidate == text;
-    if (!allowed) Refuse(variable, sourced);
+    RequireWords(variable, sourced);
     settings.*(*word) = text;
     return;
   }

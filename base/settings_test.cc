@@ -62,6 +62,17 @@ std::string Refusal(const char* name, const std::string& value) {
   return "";
 }
 
+TEST(Settings, NamesTheNearestWord) {
+  EXPECT_NE(Refusal("TUTTI_NET", "tpc").find("TUTTI_NET=\"tpc\" is not allowed; did you mean tcp? It takes one of"),
+            std::string::npos);
+  EXPECT_EQ(Refusal("TUTTI_DEBUG", "init,select"), "");
+  EXPECT_EQ(Refusal("TUTTI_DEBUG", "all"), "");
+  EXPECT_EQ(Refusal("TUTTI_DEBUG", ""), "");
+  EXPECT_EQ(Refusal("TUTTI_DEBUG", "init,selct"),
+            "TUTTI_DEBUG=\"init,selct\" is not allowed because of \"selct\"; did you mean select? It takes some of "
+            "\"init\", \"select\", \"transport\", \"faults\", \"all\", separated by commas (subjects to log)");
+}
+
 TEST(Settings, RefusesHugeAndUnprintableValuesInShort) {
   const std::string megabyte(1 << 20, '7');
   for (const auto& doc : SettingDocs()) {
@@ -126,7 +137,7 @@ TEST(Settings, EveryVariableIsDocumented) {
     EXPECT_TRUE(doc.name.starts_with("TUTTI_"));
     EXPECT_FALSE(doc.meaning.empty());
     const bool known = doc.allowed == "any text" || doc.allowed.starts_with("one of \"") ||
-                       doc.allowed.starts_with("a whole number from ");
+                       doc.allowed.starts_with("some of \"") || doc.allowed.starts_with("a whole number from ");
     EXPECT_TRUE(known) << doc.name << " takes " << doc.allowed;
   }
 }

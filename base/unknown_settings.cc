@@ -4,63 +4,76 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <vector>
 
+#include "base/nearest_name.h"
 #include "base/plain_text.h"
 
 namespace tutti {
 namespace {
 
-// Of programs, tests and scripts: the names begin like this.
-constexpr std::array<std::string_view, 17> kOthers = {
-    "TUTTI_ANY_PROCESSOR", "TUTTI_BASH",      "TUTTI_BENCH", "TUTTI_CLUSTER", "TUTTI_CUBLAS", "TUTTI_CUDA",
-    "TUTTI_EXAMPLES",      "TUTTI_FRAMEWORK", "TUTTI_HOME",  "TUTTI_LIBRARY", "TUTTI_MPI",    "TUTTI_NCCL_EXAMPLE",
-    "TUTTI_NVCC",          "TUTTI_FAKE_GPU",  "TUTTI_SUITE", "TUTTI_TEST",    "TUTTI_TORCH"};
-
-// Letters to change, add or leave out (V. Levenshtein, "Binary codes capable of correcting deletions, insertions and
-// reversals", 1966).
-std::size_t Distance(std::string_view from, std::string_view to) {
-  std::vector<std::size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < to.size(); ++j) {
-      const std::size_t changed = diagonal + (from[i] == to[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
+// Variables that others read: whole names, so that a misspelt one is noticed, too.
+constexpr std::array kOthers = std::to_array<std::string_view>({
+    // interop/pmpi
+    "TUTTI_MPI",
+    "TUTTI_MPI_REPORT",
+    // bench, and the clusters of scripts/cluster.sh
+    "TUTTI_BENCH_OWN_NCCL",
+    "TUTTI_BENCH_WORKER",
+    "TUTTI_CLUSTER",
+    // testing/fake_gpu
+    "TUTTI_FAKE_GPU_ALLOCATIONS_WAIT",
+    "TUTTI_FAKE_GPU_APART",
+    "TUTTI_FAKE_GPU_BUSY",
+    "TUTTI_FAKE_GPU_CAPABILITY",
+    "TUTTI_FAKE_GPU_CONTEXT_MS",
+    "TUTTI_FAKE_GPU_CORRUPT",
+    "TUTTI_FAKE_GPU_DEVICES",
+    "TUTTI_FAKE_GPU_DRIVER",
+    "TUTTI_FAKE_GPU_IMPORTS",
+    "TUTTI_FAKE_GPU_LATE_US",
+    "TUTTI_FAKE_GPU_MEMORY_MB",
+    "TUTTI_FAKE_GPU_MULTICAST",
+    "TUTTI_FAKE_GPU_NVLINK",
+    "TUTTI_FAKE_GPU_PEERS",
+    "TUTTI_FAKE_GPU_PINNED_MB",
+    "TUTTI_FAKE_GPU_SMS",
+    "TUTTI_FAKE_GPU_SYNC",
+    "TUTTI_FAKE_GPU_TEST_PIPES",
+    "TUTTI_FAKE_GPU_THREADS",
+    // Builds of the packages of Python and PyTorch, and their tests
+    "TUTTI_BUILD",
+    "TUTTI_FAKE_GPU",
+    "TUTTI_HOME",
+    "TUTTI_LIBRARY",
+    "TUTTI_SUITE_RESULTS",
+    "TUTTI_SUITE_STAND_IN",
+    "TUTTI_SUITE_START",
+    "TUTTI_TEST_BUILD",
+    "TUTTI_WHEELS",
+    // Other tests
+    "TUTTI_FRAMEWORKS_DIR",
+    "TUTTI_GUEST_CACHE",
+    "TUTTI_GUEST_SECONDS",
+    "TUTTI_NCCL_EXAMPLE_PROFILER",
+    "TUTTI_NCCL_EXAMPLE_TUNER",
+    "TUTTI_NCCL_TESTS_DIR",
+    "TUTTI_TEST_NET",
+});
 
 }  // namespace
-
-std::string_view NearestName(std::string_view name, std::span<const std::string_view> names) {
-  constexpr std::size_t kLettersEach = 2;
-  std::string_view nearest;
-  std::size_t least = name.size() / kLettersEach + 1;
-  for (const auto each : names) {
-    const std::size_t distance = Distance(name, each);
-    if (distance >= least) continue;
-    least = distance;
-    nearest = each;
-  }
-  return nearest;
-}
 
 std::string UnknownSettingsIn(std::span<const std::string_view> environment,
                               std::span<const std::string_view> settings) {
   constexpr std::string_view kPrefix = "TUTTI_";
+  std::vector<std::string_view> known(settings.begin(), settings.end());
+  known.insert(known.end(), kOthers.begin(), kOthers.end());
   std::vector<std::string_view> ends;  // the common beginning would make all names alike
-  for (const auto setting : settings) ends.push_back(setting.substr(kPrefix.size()));
+  for (const auto name : known) ends.push_back(name.substr(kPrefix.size()));
   std::string told;
   for (const auto entry : environment) {
     const auto name = entry.substr(0, entry.find('='));
-    const bool known = !name.starts_with(kPrefix) || std::ranges::find(settings, name) != settings.end() ||
-                       std::ranges::any_of(kOthers, [&](auto other) { return name.starts_with(other); });
-    if (known) continue;
+    if (!name.starts_with(kPrefix) || std::ranges::find(known, name) != known.end()) continue;
     const auto nearest = NearestName(name.substr(kPrefix.size()), ends);
     told += fmt::format("tutti: {} is not a setting{} (`tutti settings` lists them)\n", Printable(name),
                         nearest.empty() ? "" : fmt::format("; did you mean {}{}?", kPrefix, nearest));

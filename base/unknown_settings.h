@@ -9,9 +9,6 @@
 
 namespace tutti {
 
-// The one of `names` with the fewest changed, added or missing letters; empty if that are more than half of `name`'s.
-std::string_view NearestName(std::string_view name, std::span<const std::string_view> names);
-
 // A line for each of these environment variables ("NAME=value") whose name begins with TUTTI_ and is not one of
 // `settings`, nor a name that Tutti's programs, tests and scripts use.
 std::string UnknownSettingsIn(std::span<const std::string_view> environment,

@@ -20,6 +20,12 @@ TEST(UnknownSettings, NameTheNearestKnownOne) {
   EXPECT_NE(Told("TUTTI_TIMEOUT=3").find("did you mean TUTTI_TIMEOUT_MS?"), std::string::npos);
 }
 
+TEST(UnknownSettings, NameOthersVariables) {
+  EXPECT_EQ(Told("TUTTI_MPI_REPROT=1"),
+            "tutti: TUTTI_MPI_REPROT is not a setting; did you mean TUTTI_MPI_REPORT? (`tutti settings` lists them)\n");
+  EXPECT_NE(Told("TUTTI_FAKE_GPU_DEVICE=2").find("did you mean TUTTI_FAKE_GPU_DEVICES?"), std::string::npos);
+}
+
 TEST(UnknownSettings, AreToldWithoutANearOne) {
   EXPECT_EQ(Told("TUTTI_XYZZY=1"), "tutti: TUTTI_XYZZY is not a setting (`tutti settings` lists them)\n");
   EXPECT_EQ(Told("TUTTI_="), "tutti: TUTTI_ is not a setting (`tutti settings` lists them)\n");
@@ -34,15 +40,6 @@ TEST(UnknownSettings, KnownOnesAndOthersVariablesAreNot) {
 
 TEST(UnknownSettings, ATerminalObeysNothingInThem) {
   EXPECT_EQ(Told("TUTTI_\x1b[2J=1").find('\x1b'), std::string::npos);
-}
-
-TEST(NearestName, CountsLetters) {
-  constexpr std::array<std::string_view, 2> names = {"ring", "direct"};
-  EXPECT_EQ(NearestName("rign", names), "ring");
-  EXPECT_EQ(NearestName("rxyz", names), "");  // three of four letters
-  EXPECT_EQ(NearestName("rin", names), "ring");
-  EXPECT_EQ(NearestName("direkt", names), "direct");
-  EXPECT_EQ(NearestName("", names), "");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/command_line/words.h"
 #include "bench/driver/options.h"
 #include "tools/commands.h"
 
@@ -15,7 +16,9 @@ namespace tutti::tools {
 void AddCompletion(CLI::App& app) {
   auto* const command = app.add_subcommand("completion", "print a script that completes command lines in a shell");
   const auto shell = std::make_shared<std::string>();
-  command->add_option("SHELL", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  command->add_option("SHELL", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(command_line::OneOf({"bash", "zsh", "fish"}));
   command->callback([shell, &app] {
     const auto print = [&](const command_line::OutlinedCommand& program) {
       fmt::print("{}", *shell == "bash"  ? command_line::BashCompletion(program)

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <exception>
 
+#include "base/command_line/words.h"
 #include "base/plain_text.h"
 
 namespace tutti::command_line {
@@ -17,6 +18,12 @@ void AddVersion(CLI::App& app) {
 }
 
 int Report(const CLI::App& app, const CLI::ParseError& error) {
+  // Before what else is wrong: a word that is unknown may be read as another argument.
+  const auto unknown = error.get_exit_code() == EXIT_SUCCESS ? "" : UnknownWord(app);
+  if (!unknown.empty()) {
+    fmt::print(stderr, "{}: {}\n", app.get_name(), unknown);
+    return kWrongUsage;
+  }
   return app.exit(error) == EXIT_SUCCESS ? EXIT_SUCCESS : kWrongUsage;
 }
 

@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/nearest_name.h"
+
 namespace tutti::bench {
 namespace {
 
@@ -54,11 +56,13 @@ const std::vector<Peer>& Peers() {
 }
 
 const Peer& PeerNamed(const std::string& name) {
+  std::vector<std::string_view> names;
   for (const Peer& peer : Peers()) {
     if (peer.name == name) return peer;
+    names.push_back(peer.name);
   }
-  throw std::invalid_argument(
-      fmt::format("--vs {}: unknown peer; known are {} and \"all\"", name, fmt::join(KnownPeers(), ", ")));
+  names.emplace_back("all");
+  throw std::invalid_argument(UnknownName("--vs: peer", name, names));
 }
 
 std::string FindInPath(const std::string& program) {

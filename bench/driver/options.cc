@@ -10,10 +10,11 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <ranges>
 #include <stdexcept>
 
 #include "base/command_line/run.h"
+#include "base/command_line/words.h"
+#include "base/nearest_name.h"
 #include "base/numbers/datatype.h"
 #include "base/report/sizes.h"
 #include "bench/driver/launch.h"
@@ -118,7 +119,7 @@ void AddOwnFlags(CLI::App& app, Raw& raw, Options& options) {
                  "total number of ranks (default: 2, or -t); they are processes unless -t is given")
       ->check(CLI::Range(1, kMostRanks));
   app.add_option("--memory", raw.memory, "location of the buffers: host or device (a GPU, through the CUDA driver)")
-      ->check(CLI::IsMember({"host", "device"}))
+      ->check(command_line::OneOf({"host", "device"}))
       ->capture_default_str();
   app.add_flag("--graph", options.call.graph, "with --memory device: each batch is a CUDA graph, captured once");
   app.add_option("--nccl", options.call.nccl, "libnccl that --vs nccl loads")->capture_default_str();
@@ -128,7 +129,7 @@ void AddOwnFlags(CLI::App& app, Raw& raw, Options& options) {
       ->delimiter(',');
   app.add_flag("--no-tutti", raw.no_tutti, "measure only the libraries of --vs");
   app.add_option("--place", raw.place, "out of place, in place or both (default: both, but out with --vs)")
-      ->check(CLI::IsMember({"out", "in", "both"}));
+      ->check(command_line::OneOf({"out", "in", "both"}));
   app.add_option("--repeat", raw.repetitions, "number of interleaved repetitions (default: 1; 3 with --vs and grid)")
       ->check(CLI::Range(1, 1000));
   app.add_option("--cell-ms", raw.cell_ms, "time budget of one timed loop in ms")
@@ -155,10 +156,10 @@ void AddOwnFlags(CLI::App& app, Raw& raw, Options& options) {
 
 void CheckName(const std::string& name) {
   if (CollectiveNamed(name) || name == "limits" || name == "grid" || name == "device") return;
-  std::vector<std::string> names;
+  std::vector<std::string_view> names;
   for (int i = 0; i < kCollectives; ++i) names.emplace_back(NameOf(static_cast<Collective>(i)));
-  throw std::invalid_argument(
-      fmt::format("unknown name \"{}\": it must be one of {}, limits, grid, device", name, fmt::join(names, ", ")));
+  names.insert(names.end(), {"limits", "grid", "device"});
+  throw std::invalid_argument(UnknownName("name", name, names));
 }
 
 std::vector<tuttiDataType_t> TypesOf(const std::string& text) {
@@ -168,8 +169,10 @@ std::vector<tuttiDataType_t> TypesOf(const std::string& text) {
   } else if (const auto type = DataTypeNamed(text)) {
     types.push_back(*type);
   } else {
-    const auto names = kDataTypes | std::views::transform(&DataType::nccl_tests_name);
-    throw std::invalid_argument(fmt::format("-d {}: it must be one of {} or all", text, fmt::join(names, ", ")));
+    std::vector<std::string_view> names;
+    for (const auto& each : kDataTypes) names.emplace_back(each.nccl_tests_name);
+    names.emplace_back("all");
+    throw std::invalid_argument(UnknownName("data type", text, names));
   }
   return types;
 }
@@ -181,7 +184,9 @@ std::vector<tuttiRedOp_t> OpsOf(const std::string& text) {
   } else if (const auto op = OpNamed(text)) {
     ops.push_back(*op);
   } else {
-    throw std::invalid_argument(fmt::format("-o {}: it must be one of {} or all", text, fmt::join(kOpNames, ", ")));
+    std::vector<std::string_view> names(kOpNames.begin(), kOpNames.end());
+    names.emplace_back("all");
+    throw std::invalid_argument(UnknownName("operator", text, names));
   }
   return ops;
 }

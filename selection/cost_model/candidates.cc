@@ -1,14 +1,13 @@
 #include "selection/cost_model/candidates.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "base/numbers/rounding.h"
-#include "base/plain_text.h"
 #include "base/threads/made_once.h"
 
 namespace tutti::cost_model {
@@ -180,7 +179,7 @@ schedule::Collective ParseCollective(std::string_view word) {
   std::vector<std::string_view> names;
   for (int c = 0; c < schedule::kScheduledCollectives; ++c)
     names.push_back(kCollectives[static_cast<std::size_t>(c)].name);
-  Throw(tuttiInvalidArgument, "collective {} is unknown; known are {}", Quoted(word), fmt::join(names, ", "));
+  Throw(tuttiInvalidArgument, "{}", UnknownName("collective", word, names));
 }
 
 std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {

@@ -33,6 +33,7 @@ std::string ToString(const Kind& kind);  // "all_reduce, low precision"
 
 // "all_reduce", "allreduce" and so on. Throws tuttiInvalidArgument for other words, listing the valid ones.
 schedule::Collective ParseCollective(std::string_view word);
+tuttiAlgorithm_t ParseAlgorithm(std::string_view word);  // "ring"; throws likewise
 
 using AlgorithmSet = std::uint32_t;
 static_assert(tuttiNumAlgorithms <= 32);

@@ -5,10 +5,19 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "base/plain_text.h"
 #include "selection/cost_model/candidates.h"
 
 namespace tutti::cost_model {
+
+tuttiAlgorithm_t ParseAlgorithm(std::string_view word) {
+  if (const auto algorithm = builders::AlgorithmFromName(word)) return *algorithm;
+  std::vector<std::string_view> names;
+  for (const auto algorithm : builders::kAllAlgorithms) names.push_back(builders::NameOf(algorithm));
+  Throw(tuttiInvalidArgument, "{}", UnknownName("algorithm", word, names));
+}
+
 namespace {
 
 std::string NamesOf(schedule::Collective collective, int nranks) {
@@ -17,13 +26,6 @@ std::string NamesOf(schedule::Collective collective, int nranks) {
     if (builders::Supports(algorithm, collective, nranks)) names.push_back(builders::NameOf(algorithm));
   }
   return fmt::format("{}", fmt::join(names, ", "));
-}
-
-tuttiAlgorithm_t ParseAlgorithm(std::string_view word) {
-  if (const auto algorithm = builders::AlgorithmFromName(word)) return *algorithm;
-  std::vector<std::string_view> names;
-  for (const auto algorithm : builders::kAllAlgorithms) names.push_back(builders::NameOf(algorithm));
-  Throw(tuttiInvalidArgument, "algorithm {} is unknown; known are {}", Quoted(word), fmt::join(names, ", "));
 }
 
 // What TUTTI_ALGO says of a collective's algorithms.

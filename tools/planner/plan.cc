@@ -15,6 +15,8 @@
 #include "base/error.h"
 #include "base/files/files.h"
 #include "base/files/json.h"
+#include "base/nearest_name.h"
+#include "base/plain_text.h"
 #include "tools/commands.h"
 #include "tools/json.h"
 #include "tools/planner/plan_ranking.h"
@@ -96,13 +98,15 @@ std::optional<Strategy> GivenStrategy(const std::string& text, int ranks) {
     const auto equals = word.find('=');
     const auto field = std::ranges::find(fields, word.substr(0, equals), &std::pair<std::string_view, int*>::first);
     const auto value = equals == word.npos ? std::string_view() : word.substr(equals + 1);
-    if (field == fields.end() ||
+    if (field == fields.end()) {
+      std::vector<std::string_view> names;
+      for (const auto& each : fields) names.push_back(each.first);
+      Throw(tuttiInvalidArgument, "--given: {}", UnknownName("name", word.substr(0, equals), names));
+    }
+    if (value.empty() ||
         std::from_chars(value.data(), value.data() + value.size(), *field->second).ptr != value.data() + value.size() ||
-        value.empty() || *field->second < 0) {
-      Throw(tuttiInvalidArgument,
-            "\"{}\" in --given is not NAME=NUMBER; the names are tp, cp, pp, dp, ep, chunks, zero, micro-batch and "
-            "recompute",
-            word);
+        *field->second < 0) {
+      Throw(tuttiInvalidArgument, "--given: {} is not NAME=NUMBER", Quoted(word));
     }
     begin = end + 1;
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "executors/cuda/kernels/device_plan.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/cost_model/machine_of_system.h"
@@ -43,8 +44,7 @@ Target OneGpu(const TargetOptions& options) {
   const auto gpu =
       std::find_if(kGpus.begin(), kGpus.end(), [&](const Gpu& each) { return each.name == options.one_gpu; });
   if (gpu == kGpus.end()) {
-    Throw(tuttiInvalidArgument, "\"{}\" is no GPU that is known; known are {}", options.one_gpu,
-          fmt::join(NamesOfGpus(), ", "));
+    Throw(tuttiInvalidArgument, "{}", UnknownName("GPU", options.one_gpu, NamesOfGpus()));
   }
   if (options.ranks < 1) Throw(tuttiInvalidArgument, "--one-gpu needs --ranks");
   return {cost_model::MachineOfOneGpu(options.ranks, gpu->sm, gpu->memory_bandwidth, cuda_kernels::kMaxThreads), true,

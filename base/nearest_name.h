@@ -1,0 +1,22 @@
+// What a person may have meant by a name that does not exist.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tutti {
+
+// The one of `names` with the fewest changed, added, missing or swapped letters; empty if those are more than half of
+// `name`'s.
+std::string_view NearestName(std::string_view name, std::span<const std::string_view> names);
+
+// "; did you mean ring?", or nothing if no name is near.
+std::string DidYouMean(std::string_view name, std::span<const std::string_view> names);
+
+// "algorithm "rign" is unknown; did you mean ring? Known are ring, direct". `what`: "algorithm".
+std::string UnknownName(std::string_view what, std::string_view name, std::span<const std::string_view> names);
+
+}  // namespace tutti
