@@ -13,12 +13,12 @@
 #include <mutex>
 #include <numeric>
 #include <string>
-#include <string_view>
 #include <unordered_set>
 #include <vector>
 
 #include "interop/pmpi/constants.h"
 #include "interop/pmpi/handle_cache.h"
+#include "interop/pmpi/wishes.h"
 #include "tutti/extension.h"
 
 namespace tutti::pmpi {
@@ -171,8 +171,7 @@ const char* Communicator::ReasonOfKind() const {
 }
 
 const char* Communicator::ReasonOfThisRank() {
-  const char* const wish = std::getenv("TUTTI_MPI");
-  return wish != nullptr && std::string_view(wish) == "off" ? "handed to MPI: TUTTI_MPI=off on some rank" : nullptr;
+  return WantsMpiAlone() ? "handed to MPI: TUTTI_MPI=off on some rank" : nullptr;
 }
 
 Communicator::Agreement Communicator::Agree(Group::State state) const {

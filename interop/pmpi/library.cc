@@ -1,20 +1,22 @@
 // MPI's beginning and end.
 #include <cstdio>
-#include <cstdlib>
 #include <string>
-#include <string_view>
 
 #include "interop/pmpi/communicators.h"
 #include "interop/pmpi/constants.h"
 #include "interop/pmpi/report.h"
+#include "interop/pmpi/wishes.h"
 
 using namespace tutti::pmpi;  // NOLINT: this file is the C boundary of that namespace
 
 namespace {
 
-bool WantsReport() {
-  const char* const wish = std::getenv("TUTTI_MPI_REPORT");
-  return wish != nullptr && std::string_view(wish) == "1";
+// MPI has begun, well or badly.
+int Begun(int result) {
+  int rank = 0;
+  if (result == MPI_SUCCESS) TheBelow().Comm_rank(TheConstants().comm_world, &rank);
+  if (rank == 0) std::fputs(UnknownWishes().c_str(), stderr);
+  return result;
 }
 
 }  // namespace
@@ -22,10 +24,10 @@ bool WantsReport() {
 extern "C" {
 
 // To refuse another MPI's program here, before it has done anything.
-TUTTI_API int MPI_Init(int* argc, char*** argv) { return TheBelow().Init(argc, argv); }
+TUTTI_API int MPI_Init(int* argc, char*** argv) { return Begun(TheBelow().Init(argc, argv)); }
 
 TUTTI_API int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
-  return TheBelow().Init_thread(argc, argv, required, provided);
+  return Begun(TheBelow().Init_thread(argc, argv, required, provided));
 }
 
 TUTTI_API int MPI_Finalize(void) {

@@ -48,6 +48,10 @@ many 72 || fail "a program with few descriptors fails with the layer"
 TUTTI_MPI=off run 2 "$layer" operators || fail "two ranks fail with TUTTI_MPI=off"
 [ "$(over_tutti MPI_Barrier)" = 0 ] || fail "TUTTI_MPI=off did not turn the layer off"
 
+TUTTI_MPI=of run 2 "$layer" operators || fail "two ranks fail with TUTTI_MPI=of"
+[ "$(grep -ca '^tutti-mpi: TUTTI_MPI has a value that means nothing: it takes "on" and "off"' "$out")" = 1 ] ||
+  fail "not one rank says that TUTTI_MPI=of means nothing"
+
 run 2 "$layer" disagree
 # MPICH 4.0 gives another text for the code of such an error; the sentence is on stderr, too.
 if [ "$(grep -ca 'code error: ' "$out")" != 2 ] ||
