@@ -68,17 +68,31 @@ def signature_of(function: ast.FunctionDef) -> str:
     return f"{function.name}({arguments}){returned}"
 
 
+def is_overload(function: ast.FunctionDef) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == "overload" for one in function.decorator_list)
+
+
+def without_types(function: ast.FunctionDef) -> ast.FunctionDef:
+    arguments = function.args
+    for one in arguments.posonlyargs + arguments.args + arguments.kwonlyargs:
+        one.annotation = None
+    function.returns = None
+    return function
+
+
 def is_property(function: ast.FunctionDef) -> bool:
     return any(isinstance(one, ast.Name) and one.id == "property" for one in function.decorator_list)
 
 
 def read_class(node: ast.ClassDef) -> Named:
-    found = Named(node.name, node.name, ast.get_docstring(node) or "", [ast.unparse(base) for base in node.bases])
+    found = Named(node.name, node.name, ast.get_docstring(node) or "", 
+                  [base for base in map(ast.unparse, node.bases) if not base.startswith("Generic[")])
     for part in node.body:
         if isinstance(part, ast.FunctionDef) and not part.name.startswith("_"):
             returned = ast.unparse(part.returns) if part.returns else "Any"
-            plain = f"{part.name}: {returned}" if is_property(part) else signature_of(part)
-            # The last of several overloads is the one without a stream.
+            # Several overloads differ in types; the last one has all parameters.
+            told = without_types(part) if is_overload(part) else part
+            plain = f"{part.name}: {returned}" if is_property(part) else signature_of(told)
             found.members[part.name] = Named(part.name, plain, ast.get_docstring(part) or "")
         elif isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name) and part.targets[0].id.isupper():
             found.values.append(f"{part.targets[0].id} = {ast.unparse(part.value)}")

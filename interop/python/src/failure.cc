@@ -24,8 +24,12 @@ void Check(tuttiResult_t code) {
   if (code != tuttiSuccess) Fail(code, tuttiGetLastError(nullptr));
 }
 
-void CheckSignals() {
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+void CheckSignals(const char* ended) {
+  if (PyErr_CheckSignals() == 0) return;
+  nb::python_error error;
+  const bool silent = error.matches(PyExc_KeyboardInterrupt) && nb::len(nb::object(error.value().attr("args"))) == 0;
+  if (silent) error.value().attr("args") = nb::make_tuple(ended);
+  throw error;
 }
 
 }  // namespace tutti_python

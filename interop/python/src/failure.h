@@ -18,10 +18,15 @@ void SetError(tuttiResult_t code, const std::string& message);
 // Raises TypeError: an argument of a kind that the call does not take.
 [[noreturn]] void FailType(const std::string& message);
 
+// What KeyboardInterrupt says of a call on a communicator.
+inline constexpr const char* kCtrlCEndedCall =
+    "Ctrl-C ended a call of tutti: the communicator is revoked, and ranks that need this one get a RemoteError";
+
 // For calls without a communicator: raises if the call failed, with this thread's last message.
 void Check(tuttiResult_t code);
 
-// Runs pending handlers of signals, which may raise KeyboardInterrupt. Does nothing in threads other than the main one.
-void CheckSignals();
+// Runs pending handlers of signals, which may raise KeyboardInterrupt; Python's own then gets the text `ended`. Does
+// nothing in threads other than the main one.
+void CheckSignals(const char* ended = "Ctrl-C ended a wait of tutti");
 
 }  // namespace tutti_python

@@ -61,7 +61,7 @@ std::optional<Work> Group::End(Stream* stream) {
     outcome = RunCalls(calls);
   }
   if (outcome.code != tuttiSuccess) {
-    CheckSignals();  // Ctrl-C ended the calls
+    CheckSignals(kCtrlCEndedCall);
     Fail(outcome.code, outcome.message);
   }
   return std::nullopt;

@@ -46,7 +46,7 @@ void Handle::FailClosed() {
 }
 
 void Handle::FailCall(tuttiResult_t code, const std::string& message) {
-  CheckSignals();  // Ctrl-C ended the call
+  CheckSignals(open_ ? kCtrlCEndedCall : "Ctrl-C ended a call of tutti: the new communicator is given up");
   Fail(code, message);
 }
 

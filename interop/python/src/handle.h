@@ -81,7 +81,7 @@ class Handle {
  private:
   friend class MainThreadInside;
   [[noreturn]] static void FailClosed();
-  [[noreturn]] static void FailCall(tuttiResult_t code, const std::string& message);
+  [[noreturn]] void FailCall(tuttiResult_t code, const std::string& message);
   // The message of the last failure. Any thread.
   std::string LastError() const;
 

@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "arguments.h"
 #include "bindings.h"
 
 namespace nb = nanobind;
@@ -112,4 +113,6 @@ NB_MODULE(_core, module) {
   BindCollectives(communicator);
   BindRooted(communicator);
   BindVForms(communicator);
+  for (const char* const type : {"Communicator", "Stream", "Work"})
+    RefuseAsPythonDoes(module.attr(type), communicator.attr("barrier"));
 }

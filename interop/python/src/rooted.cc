@@ -34,7 +34,7 @@ nb::object Broadcast(Communicator& self, nb::handle send, nb::handle recv, int r
       sides.out = sides.in;
       sides.result = nb::borrow<nb::object>(send);
     } else {
-      sides = TakeReceive(arrays, recv.is_none() ? send : recv);
+      sides = recv.is_none() ? TakeReceive(arrays, send, "send") : TakeReceive(arrays, recv);
     }
     const auto carrier = MovedAs(sides.element);
     return Prepared{std::move(sides.result),

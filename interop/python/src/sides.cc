@@ -15,8 +15,8 @@ Sides TakeSend(Arrays& arrays, nb::handle send) {
   return {{arrays.send.data(), arrays.send.count()}, {}, arrays.send.element(), {}};
 }
 
-Sides TakeReceive(Arrays& arrays, nb::handle recv) {
-  arrays.receive.Take(recv, "recv", Access::kWrite);
+Sides TakeReceive(Arrays& arrays, nb::handle recv, const char* what) {
+  arrays.receive.Take(recv, what, Access::kWrite);
   return {{}, {arrays.receive.data(), arrays.receive.count()}, arrays.receive.element(), nb::borrow<nb::object>(recv)};
 }
 
@@ -49,7 +49,7 @@ void RequireSameKind(const Arrays& arrays) {
 tuttiRedOp_t OpOf(nb::handle op) {
   constexpr std::array<std::pair<std::string_view, tuttiRedOp_t>, tuttiNumOps> kNames = {
       {{"sum", tuttiSum}, {"prod", tuttiProd}, {"max", tuttiMax}, {"min", tuttiMin}, {"avg", tuttiAvg}}};
-  std::string given;
+  std::string given, meant;
   if (PyUnicode_Check(op.ptr())) {
     Py_ssize_t length = 0;
     const char* const text = PyUnicode_AsUTF8AndSize(op.ptr(), &length);
@@ -59,6 +59,9 @@ tuttiRedOp_t OpOf(nb::handle op) {
       if (known == name) return value;
     }
     given = "'" + std::string(name) + "'";
+    nb::list names;
+    for (const auto& [known, value] : kNames) names.append(nb::str(known.data(), known.size()));
+    meant = nb::str(nb::module_::import_("tutti._names").attr("did_you_mean")(op, names)).c_str();
   } else if (PyLong_Check(op.ptr())) {
     const long number = PyLong_AsLong(op.ptr());
     if (number >= 0 && number < tuttiNumOps) return static_cast<tuttiRedOp_t>(number);
@@ -67,7 +70,7 @@ tuttiRedOp_t OpOf(nb::handle op) {
   } else {
     FailType(std::string("op is of type ") + Py_TYPE(op.ptr())->tp_name + ": pass a name such as 'sum', or a tutti.Op");
   }
-  Fail(tuttiInvalidArgument, "op is " + given + ", but there are 'sum', 'prod', 'max', 'min' and 'avg'");
+  Fail(tuttiInvalidArgument, "op is " + given + meant + " (there are 'sum', 'prod', 'max', 'min' and 'avg')");
 }
 
 }  // namespace tutti_python

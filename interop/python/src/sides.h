@@ -27,9 +27,9 @@ struct Sides {
 // like `send` of shape `shape_of(send's array)`. Raises InvalidArgumentError if their elements differ.
 template <typename ShapeOf>
 Sides TakeBoth(Arrays& arrays, nanobind::handle send, nanobind::handle recv, const ShapeOf& shape_of);
-// Only an input, or only an output.
+// Only an input, or only an output. `what`: the argument's name, for messages.
 Sides TakeSend(Arrays& arrays, nanobind::handle send);
-Sides TakeReceive(Arrays& arrays, nanobind::handle recv);
+Sides TakeReceive(Arrays& arrays, nanobind::handle recv, const char* what = "recv");
 
 // Raises InvalidArgumentError unless the side has `needed` elements; `why` ends the sentence.
 void RequireCount(const char* what, const Side& side, std::size_t needed, const char* why);

@@ -8,7 +8,7 @@ namespace nb = nanobind;
 namespace tutti_python {
 
 void BindStreams(nb::module_& module) {
-  nb::class_<Work>(module, "Work", nb::is_weak_referenceable(),
+  nb::class_<Work>(module, "Work", nb::is_weak_referenceable(), nb::is_generic(),
                    "A call on a stream. `await work` gives its result, as work.wait() does.")
       .def("done", &Work::done, "Whether the call has ended, well or badly.")
       .def("wait", &Work::Wait, nb::arg("timeout") = nb::none(),

@@ -49,8 +49,9 @@ def interrupted(comm, signs, how):
             stream = tutti.Stream()
             work = comm.all_reduce(np.ones(10), stream=stream)
             work.wait()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         signs.give("interrupted")
+        assert str(interrupt).startswith("Ctrl-C ended a "), how
         if how == "stream":  # the call goes on, and the communicator lives
             return work.wait().tolist()
         return "interrupted"

@@ -16,7 +16,7 @@ TUTTI_LIBRARY=$library PYTHON=$python "$tests/../../../scripts/release/wheels.sh
 # tests need; the others have the newest NumPy.
 case ${1:-} in
   parallel*) environment=$build/parallel_tests packages=(pytest) ;;
-  *) environment=$build/tests packages=(pytest numpy ml_dtypes mypy) ;;
+  *) environment=$build/tests packages=(pytest numpy ml_dtypes mypy 'pyright[nodejs]') ;;
 esac
 [ -x "$environment/bin/python" ] || "$python" -m venv --system-site-packages "$environment"
 "$environment/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}" || {

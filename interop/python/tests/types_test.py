@@ -1,8 +1,11 @@
 """The stub says what the compiled module takes."""
 
 import ast
+import json
 import os
+import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -53,10 +56,44 @@ def test_everything_public_is_documented(package):
                 assert value.__doc__, f"{name}.{member}"
 
 
-def test_type_checkers_accept_the_package_and_a_program():
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCE = HERE.parents[2]
+PAGES = ("docs/tutorial_python.md", "docs/python.md")
+# What the arithmetic of NumPy gives is in parts unknown to pyright.
+PYRIGHT = {"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": "error", "reportUnknownMemberType": "none",
+           "reportMissingTypeStubs": "none"}
+
+
+@pytest.fixture
+def programs(tmp_path):
+    """A folder with the example, and every block of Python of the pages, as a program."""
+    sys.path.insert(0, str(SOURCE / "tests/packaging/doc_blocks"))
+    import blocks
+
+    shutil.copy(HERE / "typed_example.py", tmp_path)
+    for page in PAGES:
+        for block in blocks.of((SOURCE / page).read_text(encoding="utf-8")):
+            if block.language == "python":
+                name = f"{pathlib.Path(page).stem}_line_{block.line}.py"
+                (tmp_path / name).write_text(blocks.framed(block, block.text), encoding="utf-8")
+    assert len(list(tmp_path.iterdir())) > len(PAGES)
+    return tmp_path
+
+
+def accepts(checker, *arguments, folder=HERE):
+    done = subprocess.run([sys.executable, "-m", checker, *map(str, arguments)], cwd=folder, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("checked", ["package", "programs"])
+def test_mypy_accepts(checked, programs):
     pytest.importorskip("mypy")
-    here = os.path.dirname(os.path.abspath(__file__))
-    for checked in (["-p", "tutti"], [os.path.join(here, "typed_example.py")]):
-        done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull, *checked],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        assert done.returncode == 0, done.stdout
+    accepts("mypy", "--strict", "--cache-dir", os.devnull,
+            *(("-p", "tutti") if checked == "package" else ("--scripts-are-modules", *programs.glob("*.py"))))
+
+
+def test_pyright_accepts_programs(programs):
+    pytest.importorskip("pyright")
+    (programs / "pyrightconfig.json").write_text(json.dumps(PYRIGHT), encoding="utf-8")
+    accepts("pyright", "--pythonpath", sys.executable, folder=programs)

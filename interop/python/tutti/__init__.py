@@ -33,3 +33,8 @@ class Op(enum.IntEnum):
 __all__ = ["Communicator", "CudaError", "Error", "Group", "InternalError", "InvalidArgumentError", "InvalidUsageError",
            "Op", "OperatingSystemError", "RemoteError", "Result", "Stream", "TimeoutError", "Work", "group", "init",
            "library_version", "settings", "unique_id"]
+
+# Tracebacks and pickles name them as programs do: tutti.RemoteError.
+for _public in (Communicator, CudaError, Error, Group, InternalError, InvalidArgumentError, InvalidUsageError,
+                OperatingSystemError, RemoteError, Result, Stream, TimeoutError):
+    _public.__module__ = __name__

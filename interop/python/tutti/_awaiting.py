@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Generator
+from typing import TYPE_CHECKING, Any, Generator, TypeVar
 
 if TYPE_CHECKING:
     from ._core import Work
 
 
-def steps(work: Work) -> Generator[Any, None, Any]:
+_T = TypeVar("_T")
+
+
+def steps(work: Work[_T]) -> Generator[Any, None, _T]:
     """The steps of `await work`. If the waiting task is cancelled, the call goes on."""
     if not work.done():
         loop = asyncio.get_running_loop()
@@ -20,7 +23,7 @@ def steps(work: Work) -> Generator[Any, None, Any]:
             if not ended.done():
                 ended.set_result(None)
 
-        def tell(_: Work) -> None:
+        def tell(_: Work[_T]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(end)
 

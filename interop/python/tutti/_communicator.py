@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import operator
 from types import TracebackType
-from typing import Any, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Callable, Iterable, TypeVar
 
 from . import _core, _objects
 from ._errors import InvalidArgumentError
 from ._interrupts import WATCHER
+from ._options import Options, config
 
-_MILLISECONDS = 1000
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_T = TypeVar("_T")
+
 _NO_COLOR = -1  # TUTTI_SPLIT_NOCOLOR
-
-
-def _config(*, name: str | None = None, algorithm: str | None = None, channels: int | None = None,
-            threads: int | None = None, deterministic: bool | None = None, device: int | None = None,
-            init_timeout: float | None = None, timeout: float | None = None) -> _core.Config:
-    def milliseconds(seconds: float | None) -> int | None:
-        return None if seconds is None else max(1, round(seconds * _MILLISECONDS)) if seconds else 0
-
-    return _core.Config(name=name, algorithm=algorithm, channels=channels, threads=threads, deterministic=deterministic,
-                        device=device, init_timeout_ms=milliseconds(init_timeout), timeout_ms=milliseconds(timeout))
 
 
 class Communicator(_core.Communicator):
@@ -63,7 +58,7 @@ class Communicator(_core.Communicator):
     def __repr__(self) -> str:
         return f"<tutti.Communicator: {'closed' if self.closed else f'rank {self.rank} of {self.size}'}>"
 
-    def split(self, color: int | None, key: int = 0, **options: Any) -> Communicator | None:
+    def split(self, color: int | None, key: int = 0, **options: Unpack[Options]) -> Communicator | None:
         """Makes a communicator of the ranks with the same color (>= 0), ordered by key, then by rank.
 
         All ranks call it. None as color: takes part, and returns None. The options are those of init; without them the
@@ -71,45 +66,45 @@ class Communicator(_core.Communicator):
         """
         child = Communicator()
         color = _NO_COLOR if color is None else color
-        return child if child._split_from(self, color, key, _config(**options)) else None
+        return child if child._split_from(self, color, key, config("split", options)) else None
 
-    def shrink(self, exclude: Iterable[int] = (), *, abort: bool = False, **options: Any) -> Communicator:
+    def shrink(self, exclude: Iterable[int] = (), *, abort: bool = False, **options: Unpack[Options]) -> Communicator:
         """Makes a communicator of the ranks that live, except those in exclude, in the order of their old ranks.
 
         All of them call it, with the same exclude. This communicator may have failed; it must still be closed. abort: ends
         what runs on it first.
         """
         child = Communicator()
-        child._shrink_from(self, list(exclude), abort, _config(**options))
+        child._shrink_from(self, list(exclude), abort, config("shrink", options))
         return child
 
-    def grow(self, size: int, id: bytes | None = None, **options: Any) -> Communicator:
+    def grow(self, size: int, id: bytes | None = None, **options: Unpack[Options]) -> Communicator:
         """Makes a communicator of size ranks: those of this one, which keep their numbers, and new ones.
 
         All ranks call it. One of them passes the id that it got from unique_id() and has given to the new ranks, which
         call init(rank, size, id). The options are those of init; without them the new communicator has this one's.
         """
         child = Communicator()
-        child._grow_from(self, size, id, _config(**options))
+        child._grow_from(self, size, id, config("grow", options))
         return child
 
-    def broadcast_object(self, obj: Any = None, root: int = 0) -> Any:
+    def broadcast_object(self, obj: _T | None = None, root: int = 0) -> _T:
         """Returns root's object on every rank."""
         return _objects.broadcast_object(self, obj, root)
 
-    def all_gather_object(self, obj: Any) -> list[Any]:
+    def all_gather_object(self, obj: _T) -> list[_T]:
         """Returns the objects of all ranks, rank by rank, on every rank."""
         return _objects.all_gather_object(self, obj)
 
-    def gather_object(self, obj: Any, root: int = 0) -> list[Any] | None:
+    def gather_object(self, obj: _T, root: int = 0) -> list[_T] | None:
         """Returns the objects of all ranks, rank by rank, on root; None elsewhere."""
         return _objects.gather_object(self, obj, root)
 
-    def scatter_object(self, objs: Iterable[Any] | None = None, root: int = 0) -> Any:
+    def scatter_object(self, objs: Iterable[_T] | None = None, root: int = 0) -> _T:
         """Returns the r-th of root's objects on rank r. objs: one for each rank, on root only."""
         return _objects.scatter_object(self, objs, root)
 
-    def send_object(self, obj: Any, peer: int) -> None:
+    def send_object(self, obj: object, peer: int) -> None:
         """Sends an object to rank peer."""
         _objects.send_object(self, obj, peer)
 
@@ -117,12 +112,12 @@ class Communicator(_core.Communicator):
         """Returns the object that rank peer sends."""
         return _objects.recv_object(self, peer)
 
-    def all_reduce_object(self, obj: Any, op: Callable[[Any, Any], Any] = operator.add) -> Any:
+    def all_reduce_object(self, obj: _T, op: Callable[[_T, _T], _T] = operator.add) -> _T:
         """Returns op(... op(op(rank 0's, rank 1's), rank 2's) ...) on every rank, which computes it itself."""
         return _objects.all_reduce_object(self, obj, op)
 
 
-def init(rank: int | None = None, size: int | None = None, id: bytes | None = None, **options: Any) -> Communicator:
+def init(rank: int | None = None, size: int | None = None, id: bytes | None = None, **options: Unpack[Options]) -> Communicator:
     """Joins the job and returns its communicator, once all ranks have come.
 
     Without arguments: rank, size and meeting place come from the launcher's variables: torchrun's (RANK, WORLD_SIZE,
@@ -135,12 +130,12 @@ def init(rank: int | None = None, size: int | None = None, id: bytes | None = No
 
     Raises TimeoutError if not all ranks come, InvalidUsageError if the ranks or variables do not fit.
     """
-    config = _config(**options)
+    wanted = config("init", options)
     communicator = Communicator()
     if (rank, size, id) == (None, None, None):
-        communicator._join_environment(config)
+        communicator._join_environment(wanted)
     elif rank is None or size is None or id is None:
         raise InvalidArgumentError("init takes rank, size and id together, or none of them")
     else:
-        communicator._join(size, id, rank, config)
+        communicator._join(size, id, rank, wanted)
     return communicator

@@ -10,7 +10,7 @@ from . import _core
 class Group:
     """The calls made in a `with` block, which run together at its end (see group)."""
 
-    work: _core.Work | None = None
+    work: _core.Work[None] | None = None
 
     def __init__(self, stream: _core.Stream | None) -> None:
         self._core = _core.Group()

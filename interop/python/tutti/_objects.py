@@ -13,12 +13,14 @@ import pickle
 from array import array
 from collections.abc import Mapping, Set
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, TypeVar, cast
 
 from ._errors import Error, InvalidArgumentError, InvalidUsageError
 
 if TYPE_CHECKING:
     from ._communicator import Communicator
+
+_T = TypeVar("_T")
 
 # The header of an object: its size in bytes, and whether pickling failed; then the bytes are the reason, in UTF-8.
 _HEADER = "q"
@@ -80,7 +82,7 @@ def _no_header() -> array[int]:
     return array(_HEADER, (0, 0))
 
 
-def broadcast_object(comm: Communicator, thing: Any, root: int) -> Any:
+def broadcast_object(comm: Communicator, thing: _T | None, root: int) -> _T:
     root = operator.index(root)
     with _Together(comm):
         if comm.rank == root:
@@ -91,10 +93,10 @@ def broadcast_object(comm: Communicator, thing: Any, root: int) -> Any:
             size, failed = comm.broadcast(_no_header(), root=root)
             data = comm.broadcast(bytearray(size), root=root)
     if comm.rank != root:
-        return _opened(root, failed, data)
+        return cast(_T, _opened(root, failed, data))
     if parcel.error is not None:
         raise parcel.error
-    return thing
+    return cast(_T, thing)
 
 
 def _all_headers(comm: Communicator, parcel: _Parcel) -> list[tuple[int, int]]:
@@ -111,7 +113,7 @@ def _all_opened(headers: Sequence[tuple[int, int]], parts: Sequence[Any], parcel
     return [_opened(rank, failed, part) for rank, ((_, failed), part) in enumerate(zip(headers, parts))]
 
 
-def all_gather_object(comm: Communicator, thing: Any) -> list[Any]:
+def all_gather_object(comm: Communicator, thing: _T) -> list[_T]:
     with _Together(comm):
         parcel = _Parcel(thing)
         headers = _all_headers(comm, parcel)
@@ -125,7 +127,7 @@ def all_gather_object(comm: Communicator, thing: Any) -> list[Any]:
     return _all_opened(headers, parts, parcel)
 
 
-def gather_object(comm: Communicator, thing: Any, root: int) -> list[Any] | None:
+def gather_object(comm: Communicator, thing: _T, root: int) -> list[_T] | None:
     from . import group
 
     root = operator.index(root)
@@ -176,7 +178,7 @@ def _parcels(things: Iterable[Any] | None, size: int) -> tuple[list[Any], list[_
     return listed, parcels
 
 
-def scatter_object(comm: Communicator, things: Iterable[Any] | None, root: int) -> Any:
+def scatter_object(comm: Communicator, things: Iterable[_T] | None, root: int) -> _T:
     from . import group
 
     root = operator.index(root)
@@ -196,10 +198,10 @@ def scatter_object(comm: Communicator, things: Iterable[Any] | None, root: int) 
                     if rank != root:
                         comm.send(parcel.bytes, rank)
     if comm.rank != root:
-        return _opened(root, failed, data)
+        return cast(_T, _opened(root, failed, data))
     if (error := parcels[root].error) is not None:
         raise error
-    return listed[root]
+    return cast(_T, listed[root])
 
 
 def send_object(comm: Communicator, thing: Any, peer: int) -> None:
@@ -220,5 +222,5 @@ def recv_object(comm: Communicator, peer: int) -> Any:
     return _opened(peer, failed, data)
 
 
-def all_reduce_object(comm: Communicator, thing: Any, op: Callable[[Any, Any], Any] = operator.add) -> Any:
+def all_reduce_object(comm: Communicator, thing: _T, op: Callable[[_T, _T], _T] = operator.add) -> _T:
     return functools.reduce(op, all_gather_object(comm, thing))

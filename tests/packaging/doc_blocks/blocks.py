@@ -18,10 +18,12 @@ python              it needs the Python package, whatever its language
 A block of the language `text` shows what the one before printed; each of its lines must be there.
 """
 import dataclasses
+import pathlib
 import re
 from typing import Iterator
 
 _SAYINGS = ("not run", "file", "ranks", "frame", "replaces", "from column", "before", "with", "prints")
+_FRAMES = pathlib.Path(__file__).resolve().parent / "frames"
 _FLAGS = ("only written", "fails", "python")
 
 
@@ -92,3 +94,15 @@ def from_column(block: Block, column: int) -> str:
                 raise Malformed(f"column {column} is inside a word: {line}")
             kept.append(line[column:])
     return "\n".join(kept) + "\n"
+
+
+def framed(block: Block, text: str) -> str:
+    """The text in the frame that the block's comment names, or the text itself."""
+    frame = block.one("frame")
+    if not frame:
+        return text
+    whole = (_FRAMES / frame).read_text(encoding="utf-8")
+    marker = re.search(r"^( *)(//|#) THE BLOCK$", whole, re.MULTILINE)
+    assert marker, frame
+    indented = "\n".join(marker[1] + line if line else line for line in text.rstrip("\n").split("\n"))
+    return whole[:marker.start()] + indented + whole[marker.end():]

@@ -25,7 +25,6 @@ import commands
 
 PAGES = ("README.md", "docs/tutorial_c.md", "docs/tutorial_python.md", "docs/python.md", "docs/coming_from.md",
          "docs/commands.md", "docs/installing.md", "RELEASING.md")
-HERE = pathlib.Path(__file__).resolve().parent
 LIMIT_S = 120
 
 
@@ -110,14 +109,7 @@ class Page:
             if len(lines) != 1:
                 raise Failure(f'"{block.one("replaces")}" is in {len(lines)} lines of {self.written}')
             return whole.replace(lines[0], text.rstrip("\n"))
-        frame = block.one("frame", "")
-        if frame:
-            framed = (HERE / "frames" / frame).read_text(encoding="utf-8")
-            marker = re.search(r"^( *)(//|#) THE BLOCK$", framed, re.MULTILINE)
-            assert marker, frame
-            indented = "\n".join(marker[1] + line if line else line for line in text.rstrip("\n").split("\n"))
-            return framed[:marker.start()] + indented + framed[marker.end():]
-        return text
+        return blocks.framed(block, text)
 
     def run(self, block: blocks.Block) -> None:
         text = self.text_of(block)

@@ -13,7 +13,8 @@ import tutti
 
 from ._meeting import meeting
 
-_OPS = {ReduceOp.SUM: "sum", ReduceOp.PRODUCT: "prod", ReduceOp.MIN: "min", ReduceOp.MAX: "max"}
+_OPS = {ReduceOp.SUM: tutti.Op.SUM, ReduceOp.PRODUCT: tutti.Op.PROD, ReduceOp.MIN: tutti.Op.MIN,
+        ReduceOp.MAX: tutti.Op.MAX}
 _HOST_MEMORY = -1  # as a device
 # Above this, what the kernel takes for fresh memory is small beside the call, and memory is dear.
 _KEPT_BYTES = 64 << 20

@@ -5,11 +5,11 @@ import numpy
 import tutti
 
 
-def compute_something_else():
+def compute_something_else() -> None:
     """Anything."""
 
 
-async def main():
+async def main() -> None:
     comm = tutti.init()
     x, gradients = numpy.ones(4), numpy.ones(4)
     # THE BLOCK
