@@ -58,7 +58,7 @@ scripts/docs/draw_modules.py "$(dirname "$tutti")/../modules.tsv" >docs/pictures
 scripts/docs/draw_walk.py >docs/pictures/walk.svg
 scripts/docs/draw_performance.py docs/pictures
 scripts/docs/draw_why_all_reduce.py "$tutti" docs/pictures
-"$tutti" show ring all_reduce --ranks 4 --svg docs/pictures/why_schedule.svg
+"$tutti" show all_reduce ring --ranks 4 --svg docs/pictures/why_schedule.svg
 "$tutti" settings --markdown | between docs/settings.md settings
 scripts/docs/nccl_functions.py table | between docs/nccl.md "nccl functions"
 environment=$(dirname "$tutti")/../interop/nccl/tutti_nccl_environment_table

@@ -33,12 +33,20 @@ expect 0 "^tutti $version\$" "$tutti" --version
 expect 0 "^tutti-bench $version\$" "$bench" --version
 expect 0 'Usage: tutti ' "$tutti" --help
 expect 2 'subcommand' "$tutti"
+expect 2 'there is no command rnu; did you mean run\?' "$tutti" rnu
+expect 2 'there is no option --nodez; did you mean --nodes\? \(`tutti topo --help`' "$tutti" topo --nodez 2
+expect 2 'there is no option --rank; did you mean --ranks\?' "$bench" all_reduce --rank=3
+expect 2 '"bsh" is unknown; did you mean bash\?' "$tutti" completion bsh
+expect 1 'algorithm "rign" is unknown; did you mean ring\?' "$tutti" show all_reduce rign --ranks 4
+expect 1 'collective "all_reduse" is unknown; did you mean all_reduce\?' "$tutti" explain all_reduse 1M --ranks 4
+expect 2 'operator "summ" is unknown; did you mean sum\?' "$bench" all_reduce -o summ
 expect 2 '--nonsense' "$tutti" topo --nonsense
 expect 2 'does not exist' "$tutti" topo /nowhere.xml
 expect 1 'cannot read /nowhere.json: No such file' "$tutti" diagnose /nowhere.json
 expect 1 '/dev/null' "$tutti" diagnose /dev/null
-expect 2 'unknown name "all_reduse"' "$bench" all_reduse
+expect 2 'name "all_reduse" is unknown; did you mean all_reduce\?' "$bench" all_reduse
 expect 0 'all_to_all' "$bench" alltoall -b 8 -e 8 --cell-ms 5
+expect 1 'TUTTI_DEBUG="selct" is not allowed; did you mean select\?' env TUTTI_DEBUG=selct "$bench" all_reduce -b 8 -e 8
 expect 0 'did you mean TUTTI_ALGO' env TUTTI_AGLO=ring "$bench" all_reduce -b 8 -e 8 --cell-ms 5
 
 json() {
@@ -53,9 +61,42 @@ json topo --topo "$topology" --nodes 2
 json explain all_reduce 1M --ranks 4
 json predict --ranks 4 -b 8 -e 64K
 json simulate all_reduce --ranks 4 -b 8 -e 64K --links
-json verify ring all_reduce --ranks 4
-json show ring all_reduce --ranks 4
+json verify all_reduce ring --ranks 4
+json verify ring all_reduce --ranks 4 # the former order
+json show all_reduce ring --ranks 4
 json plan --model "$source/examples/models/gpt_145b.json" --cluster "$topology" x 128 --prices
+
+# A trace is one file, whatever the number of sizes.
+expect 0 '' "$tutti" simulate all_reduce --ranks 4 --algo ring,direct -b 8 -e 1K --trace "$work/trace.json"
+cat >"$work/trace.py" <<'PYTHON'
+import json, sys
+names = {event["args"]["name"] for event in json.load(open(sys.argv[1]))["traceEvents"] if event["name"] == "process_name"}
+assert names >= {"ring: rank 3", "direct: rank 3"}, names
+PYTHON
+holds 'a trace has both algorithms' python3 "$work/trace.py" "$work/trace.json"
+[[ $(echo "$work"/trace*.json) == "$work/trace.json" ]] || { echo 'FAILED: --trace wrote several files'; failures=$((failures + 1)); }
+
+# Progress: a line that fits into the terminal; nothing in a pipe.
+cat >"$work/progress.py" <<'PYTHON'
+import fcntl, os, pty, struct, subprocess, sys, termios
+ours, theirs = pty.openpty()
+fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
+command = [sys.argv[1], "simulate", "all_reduce", "--ranks", "4", "--algo", "double_binary_tree", "-b", "8", "-e", "64"]
+shown = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, check=True).stdout
+os.close(theirs)
+written = b""
+try:
+    while part := os.read(ours, 4096):
+        written += part
+except OSError:  # all has been read, and nobody writes
+    pass
+lines = written.decode().split("\r\x1b[K")
+assert lines[1] == "[1/4] double_binary_tree 8: w", lines
+assert all(len(line) < 30 for line in lines) and lines[-1] == "", lines
+piped = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
+assert (piped.stdout, piped.stderr) == (shown, b""), piped
+PYTHON
+holds 'progress is a line of a terminal' python3 "$work/progress.py" "$tutti"
 
 # Completion, as bash itself would do it.
 completes() {
@@ -114,7 +155,10 @@ expect 0 '^1536 65540$' bash -c '
   ulimit -v 150000
   "$0" run -n 1 --tag -- bash -c "head -c 100663296 /dev/zero | tr \\\\0 x" |
     awk "{ ++lines; if (length > longest) longest = length } END { print lines, longest }"' "$tutti"
-expect 127 'cannot execute /nowhere: No such file' "$tutti" run -n 2 /nowhere
+for program in /nowhere /nowhere.py; do
+  expect 127 "cannot execute $program: No such file" "$tutti" run -n 3 "$program"
+  [[ $(wc -l <"$work/out") == 1 ]] || { echo "FAILED: tutti run $program says so more than once"; failures=$((failures + 1)); }
+done
 expect 7 'rank 1 .* ended with status 7' "$tutti" run -n 3 --patience 0.2 -- bash -c '[ "$RANK" != 1 ] || exit 7; sleep 60'
 cat >"$work/ends.py" <<'PYTHON'
 import json, sys

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/files/files.h"
+#include "base/report/progress.h"
 #include "base/report/sizes.h"
 #include "bench/driver/launch.h"
 #include "bench/driver/sweep.h"
@@ -17,7 +18,6 @@
 #include "bench/limits/limits_report.h"
 #include "bench/limits/machine.h"
 #include "bench/report/grid_report.h"
-#include "bench/report/progress.h"
 
 namespace tutti::bench {
 namespace {
@@ -112,7 +112,7 @@ void PrintTimeBudget(const std::vector<GridCell>& cells, const Options& options)
   const std::size_t libraries = options.peers.size() + (options.with_tutti ? 1 : 0);
   fmt::print("# {} cells, {} libraries, {} repetitions of {} ms: about {}\n", cells.size(), libraries,
              options.repetitions, options.plan.budget.count(),
-             FormatDuration(seconds * static_cast<double>(libraries) * options.repetitions));
+             report::FormatDuration(seconds * static_cast<double>(libraries) * options.repetitions));
   std::fflush(stdout);
 }
 
@@ -164,7 +164,7 @@ int RunGrid(const Options& given) {
     if (!IsDone(cell, contents)) left.push_back(cell);
   }
   PrintTimeBudget(left, options);
-  Progress progress(static_cast<int>(left.size()));
+  report::Progress progress(static_cast<int>(left.size()));
   std::vector<std::unique_ptr<Team>> teams;
   Chances chances;
   int started = 0;

@@ -9,11 +9,11 @@
 
 #include "base/files/files.h"
 #include "base/numbers/datatype.h"
+#include "base/report/progress.h"
 #include "base/report/sizes.h"
 #include "bench/driver/launch.h"
 #include "bench/limits/machine.h"
 #include "bench/report/plot.h"
-#include "bench/report/progress.h"
 #include "bench/report/table.h"
 #include "bench/worker/tcp_probe.h"
 
@@ -167,7 +167,7 @@ int RunSweep(const Options& options, std::vector<std::unique_ptr<Team>> teams) {
   table.PrintHeader();
   std::vector<Record> records;
   for (int cycle = 0; (options.cycles == 0 || cycle < options.cycles) && AnyAlive(teams); ++cycle) {
-    Progress progress(static_cast<int>(rows.size()));
+    report::Progress progress(static_cast<int>(rows.size()));
     for (const Row& row : rows) {
       if (!AnyAlive(teams)) break;
       progress.Step(fmt::format("{} {}", report::FormatSize(row.bytes), NcclTestsName(row.operation.type)));

@@ -5,11 +5,11 @@
 #include <cstdlib>
 
 #include "base/files/files.h"
+#include "base/report/progress.h"
 #include "base/report/sizes.h"
 #include "bench/driver/grid.h"
 #include "bench/limits/bound.h"
 #include "bench/limits/machine.h"
-#include "bench/report/progress.h"
 #include "bench/report/record.h"
 
 namespace tutti::bench {
@@ -41,7 +41,7 @@ void PrintLimits(const Limits& limits) {
 
 int ReportLimits(const Options& options) {
   constexpr int kSteps = 3;  // of a machine with two cores
-  Progress progress(kSteps);
+  report::Progress progress(kSteps);
   const Limits limits = MeasureLimits([&](const std::string& what) { progress.Step(what); });
   progress.Clear();
   PrintLimits(limits);

@@ -29,7 +29,7 @@ Step = collections.namedtuple("Step", "block adds writes")  # adds: reads a cont
 
 def shown(tutti, algorithm, ranks, nodes=1, only=None):
     """[rank][channel][lane][step] of an all-reduce; only: of this rank alone."""
-    command = [tutti, "show", algorithm, "all_reduce", "--ranks", str(ranks)]
+    command = [tutti, "show", "all_reduce", algorithm, "--ranks", str(ranks)]
     command += ["--nodes", str(nodes)] if nodes > 1 else []
     command += [] if only is None else ["--rank", str(only)]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout

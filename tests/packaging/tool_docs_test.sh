@@ -17,7 +17,7 @@ diff <(made_part docs/settings.md settings) <("$tutti" settings --markdown) ||
   { echo "docs/settings.md is out of date: run scripts/docs.sh" && exit 1; }
 
 scripts/docs/draw_why_all_reduce.py "$tutti" "$scratch"
-"$tutti" show ring all_reduce --ranks 4 --svg "$scratch/why_schedule.svg"
+"$tutti" show all_reduce ring --ranks 4 --svg "$scratch/why_schedule.svg"
 for picture in "$scratch"/why_*.svg; do
   cmp "$picture" "docs/pictures/${picture##*/}" || { echo "run scripts/docs.sh" && exit 1; }
 done
@@ -35,7 +35,7 @@ diff "$scratch/told" <("$tutti" topo --topo "$scratch/again.xml" --nodes 2 --rin
 if "$tutti" explain all_reduce 8 --one-gpu v100 --ranks 2 >/dev/null 2>"$scratch/error"; then
   echo "an unknown GPU" && exit 1
 fi
-grep -q 'known are a100, h100, h200, b200' "$scratch/error"
+grep -q 'did you mean a100? Known are a100, h100, h200, b200' "$scratch/error"
 
 if "$tutti" topo --topo topology/testdata/workstation_2gpu_amd.xml --nodes 2 >/dev/null 2>"$scratch/error"; then
   echo "rings over hosts without a network card" && exit 1

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <utility>
 
 #include "algorithms/builders/build.h"
 #include "base/error.h"
@@ -44,8 +45,9 @@ schedule::RankLayout RankLayoutOf(const ScheduleChoice& choice) {
 }  // namespace
 
 void AddScheduleOptions(CLI::App& command, ScheduleChoice& choice) {
-  command.add_option("WHAT", choice.what, "a program's FILE.xml, or an algorithm (ring, two_level, ...)")->required();
-  command.add_option("COLLECTIVE", choice.collective, "all_reduce, ...; required with an algorithm");
+  command.add_option("WHAT", choice.what, "all_reduce, reduce_scatter, all_gather, ..., or a program's FILE.xml")
+      ->required();
+  command.add_option("ALGORITHM", choice.algorithm, "ring, two_level, ...; required with a collective");
   command.add_option("--ranks", choice.ranks, "number of ranks, for an algorithm")->check(CLI::Range(1, kMaxRanks));
   command.add_option("--nodes", choice.nodes, "number of nodes over which the ranks are spread evenly")
       ->check(CLI::Range(1, kMaxRanks));
@@ -57,24 +59,25 @@ void AddScheduleOptions(CLI::App& command, ScheduleChoice& choice) {
   command.add_option("--channels", choice.channels)->check(CLI::Range(1, kMaxChannels));
 }
 
-msccl::Program ChosenSchedules(const ScheduleChoice& choice) {
-  if (choice.what.ends_with(".xml")) return msccl::ReadProgram(choice.what);
-  const auto algorithm = builders::AlgorithmFromName(choice.what);
-  if (!algorithm) {
-    Throw(tuttiInvalidArgument, "\"{}\" is neither a FILE.xml nor an algorithm that Tutti knows", choice.what);
-  }
-  const schedule::Collective collective = cost_model::ParseCollective(choice.collective);
+msccl::Program ChosenSchedules(const ScheduleChoice& given) {
+  if (given.what.ends_with(".xml")) return msccl::ReadProgram(given.what);
+  ScheduleChoice choice = given;
+  // The former order.
+  if (builders::AlgorithmFromName(given.what)) std::swap(choice.what, choice.algorithm);
+  const schedule::Collective collective = cost_model::ParseCollective(choice.what);
+  if (choice.algorithm.empty()) Throw(tuttiInvalidArgument, "{} needs an algorithm, such as ring", choice.what);
+  const auto algorithm = cost_model::ParseAlgorithm(choice.algorithm);
   const schedule::RankLayout where = RankLayoutOf(choice);
   if (where.nranks() > kMaxRanks) Throw(tuttiInvalidArgument, "{} ranks; the limit is {}", where.nranks(), kMaxRanks);
   if (choice.root >= where.nranks()) {
     Throw(tuttiInvalidArgument, "the root is rank {}, but the last rank is {}", choice.root, where.nranks() - 1);
   }
   builders::ScheduleRequest request{collective, 0, where.nranks(), choice.root, choice.channels, &where};
-  msccl::Program program{choice.what, true, {}};
+  msccl::Program program{choice.algorithm, true, {}};
   for (; request.rank < request.nranks; ++request.rank) {
-    auto schedule = builders::Build(*algorithm, request);
+    auto schedule = builders::Build(algorithm, request);
     if (!schedule) {
-      Throw(tuttiInvalidArgument, "{} does not support {} on {} ranks", choice.what, choice.collective, where.nranks());
+      Throw(tuttiInvalidArgument, "{} does not support {} on {} ranks", choice.algorithm, choice.what, where.nranks());
     }
     program.ranks.push_back(std::move(*schedule));
   }

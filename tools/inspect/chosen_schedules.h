@@ -15,8 +15,8 @@ class App;
 namespace tutti::tools {
 
 struct ScheduleChoice {
-  std::string what = {};  // FILE.xml or an algorithm
-  std::string collective = {};
+  std::string what = {};       // FILE.xml or a collective
+  std::string algorithm = {};  // of the collective
   std::string topology = {};  // of hosts whose GPUs are the ranks; empty: no particular machine
   int ranks = 0;              // 0: one for each GPU
   int nodes = 1;

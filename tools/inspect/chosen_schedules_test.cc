@@ -27,16 +27,16 @@ std::size_t Count(const std::string& text, const std::string& part) {
 
 TEST(ChosenSchedules, AreProvedWhereverTheRanksAre) {
   for (const char* collective : {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce"}) {
-    EXPECT_EQ(Refusal({.what = "two_level", .collective = collective, .ranks_on = {3, 5}}), "") << collective;
-    EXPECT_EQ(Refusal({.what = "two_level", .collective = collective, .ranks = 7, .nodes = 3}), "") << collective;
+    EXPECT_EQ(Refusal({.what = collective, .algorithm = "two_level", .ranks_on = {3, 5}}), "") << collective;
+    EXPECT_EQ(Refusal({.what = collective, .algorithm = "two_level", .ranks = 7, .nodes = 3}), "") << collective;
   }
-  EXPECT_EQ(ProvedSchedules({.what = "two_level_tree", .collective = "all_reduce", .ranks_on = {1, 4, 2}}).ranks.size(),
+  EXPECT_EQ(ProvedSchedules({.what = "all_reduce", .algorithm = "two_level_tree", .ranks_on = {1, 4, 2}}).ranks.size(),
             7U);
 }
 
 TEST(ChosenSchedules, AreThoseOfATopology) {
   const auto program =
-      ProvedSchedules({.what = "ring", .collective = "all_gather", .topology = kDgx, .nodes = 2, .channels = 2});
+      ProvedSchedules({.what = "all_gather", .algorithm = "ring", .topology = kDgx, .nodes = 2, .channels = 2});
   ASSERT_EQ(program.ranks.size(), 16U);
   // The second channel's ring enters each node at its second GPU, so that it uses another NIC.
   const auto next = [&](int rank, int channel) {
@@ -47,22 +47,31 @@ TEST(ChosenSchedules, AreThoseOfATopology) {
 }
 
 TEST(ChosenSchedules, AreRefusedWithTheReason) {
-  EXPECT_EQ(Refusal({.what = "fastest", .collective = "all_reduce"}),
-            "\"fastest\" is neither a FILE.xml nor an algorithm that Tutti knows");
-  EXPECT_EQ(Refusal({.what = "ring", .collective = "all_reduce"}), "an algorithm needs --ranks, --ranks-on or --topo");
-  EXPECT_EQ(Refusal({.what = "ring", .collective = "all_reduce", .ranks = 2, .nodes = 3}),
+  EXPECT_EQ(
+      Refusal({.what = "all_reduce", .algorithm = "rign"}).find("algorithm \"rign\" is unknown; did you mean ring?"),
+      0U);
+  EXPECT_EQ(Refusal({.what = "all_reduse", .algorithm = "ring"})
+                .find("collective \"all_reduse\" is unknown; did you mean all_reduce?"),
+            0U);
+  EXPECT_EQ(Refusal({.what = "all_reduce"}), "all_reduce needs an algorithm, such as ring");
+  EXPECT_EQ(Refusal({.what = "all_reduce", .algorithm = "ring"}), "an algorithm needs --ranks, --ranks-on or --topo");
+  EXPECT_EQ(Refusal({.what = "all_reduce", .algorithm = "ring", .ranks = 2, .nodes = 3}),
             "2 ranks are too few for 3 nodes");
-  EXPECT_EQ(Refusal({.what = "bruck", .collective = "all_reduce", .ranks = 2}),
+  EXPECT_EQ(Refusal({.what = "all_reduce", .algorithm = "bruck", .ranks = 2}),
             "bruck does not support all_reduce on 2 ranks");
-  EXPECT_EQ(Refusal({.what = "ring", .collective = "broadcast", .ranks = 4, .root = 4}),
+  EXPECT_EQ(Refusal({.what = "broadcast", .algorithm = "ring", .ranks = 4, .root = 4}),
             "the root is rank 4, but the last rank is 3");
-  EXPECT_EQ(Refusal({.what = "ring", .collective = "all_reduce", .topology = kDgx, .ranks_on = {3, 5}}),
+  EXPECT_EQ(Refusal({.what = "all_reduce", .algorithm = "ring", .topology = kDgx, .ranks_on = {3, 5}}),
             "--ranks-on cannot be combined with --topo, which defines the nodes itself");
+}
+
+TEST(ChosenSchedules, TakeTheFormerOrder) {
+  EXPECT_EQ(ProvedSchedules({.what = "ring", .algorithm = "all_gather", .ranks = 4}).name, "ring");
 }
 
 // Each rank has a column, and each slot that travels has an arrow.
 TEST(DrawSchedules, HasARankAColumnAndASlotAnArrow) {
-  const auto program = ProvedSchedules({.what = "ring", .collective = "all_gather", .ranks = 4});
+  const auto program = ProvedSchedules({.what = "all_gather", .algorithm = "ring", .ranks = 4});
   const std::string svg = DrawSchedules(program.ranks, 0, "a <ring>");
   EXPECT_EQ(svg.rfind("<svg", 0), 0U);
   EXPECT_NE(svg.find("a &lt;ring&gt;"), std::string::npos);

@@ -6,6 +6,7 @@
 
 #include "algorithms/builders/build.h"
 #include "base/error.h"
+#include "base/report/progress.h"
 #include "tools/commands.h"
 #include "tools/inspect/chosen_schedules.h"
 #include "tools/json.h"
@@ -23,7 +24,10 @@ struct VerifyCommandOptions {
 };
 
 void Verify(const VerifyCommandOptions& options) {
+  report::Progress progress(1);
+  progress.Step(fmt::format("proving {} {}", options.choice.what, options.choice.algorithm));
   const msccl::Program program = ProvedSchedules(options.choice, options.slots);
+  progress.Clear();
   const schedule::Schedule& first = program.ranks.front();
   if (options.json) {
     return PrintJson({{"proved", true},

@@ -1,5 +1,5 @@
 // The strategies that fit a cluster's memory, fastest first. All are priced; only strategies whose price does not
-// exceed the best times found so far are simulated.
+// exceed the best times found so far are simulated. A terminal shows how far it is.
 //
 // Thread-safety: an object is used by one thread.
 #pragma once
@@ -8,6 +8,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/report/progress.h"
 #include "tools/planner/plan_cost.h"
 
 namespace tutti::tools {
@@ -38,7 +39,7 @@ class PlanRanking {
   const std::vector<Evaluated>& too_large() const { return too_large_; }
 
  private:
-  StepTime TimeOf(const Evaluated& priced);
+  StepTime TimeOf(const Evaluated& priced, report::Progress& progress);
 
   const LanguageModel& model_;
   const TimeSource source_;

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
+#include "base/plain_text.h"
 #include "net/socket.h"
 
 extern char** environ;
@@ -29,7 +29,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kSignalBase = 128;                // of a shell's exit status
 constexpr std::size_t kLongestLine = 64 << 10;  // a longer one is cut, so that it costs no more memory
-constexpr int kCannotExecute = 127;             // likewise: the program was not found
 
 // A port of loopback that is free now. Rank 0 opens it again; nothing holds it in between, as with other launchers.
 int FreePort() {
@@ -67,6 +66,7 @@ struct RankProcess {
   Clock::time_point started = Clock::now();
   FileDescriptor output = {};  // where its lines are tagged
   std::string line = {};       // the beginning of one that has not ended
+  int not_executed = 0;        // errno of its exec
 };
 
 // The signals that this process takes, and gives to the ranks.
@@ -96,13 +96,19 @@ class Signals {
   FileDescriptor descriptor_;
 };
 
+// To read from, and to write to.
+std::pair<FileDescriptor, FileDescriptor> Pipe() {
+  std::array<int, 2> ends{-1, -1};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) ThrowErrno("pipe");
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
 RankProcess Start(int rank, const RanksWanted& wanted, int port, const sigset_t& signals) {
   auto arguments = wanted.command;
   auto variables = EnvironmentOf(rank, wanted, port);
   const auto argv = Pointers(arguments), envp = Pointers(variables);
-  std::array<int, 2> pipe{-1, -1};
-  if (wanted.tag && pipe2(pipe.data(), O_CLOEXEC) != 0) ThrowErrno("pipe");
-  FileDescriptor reader(pipe[0]), writer(pipe[1]);
+  auto [reader, writer] = wanted.tag ? Pipe() : std::pair<FileDescriptor, FileDescriptor>();
+  auto [failed, failing] = Pipe();  // closed by an exec that succeeds
   const pid_t parent = getpid();
   RankProcess process{fork()};
   if (process.pid < 0) ThrowErrno("fork");
@@ -119,17 +125,16 @@ RankProcess Start(int rank, const RanksWanted& wanted, int port, const sigset_t&
     }
     sigprocmask(SIG_SETMASK, &signals, nullptr);
     execvpe(argv[0], argv.data(), envp.data());
-    const char* const why = strerrordesc_np(errno);
-    // At once, because the other ranks say the same.
-    std::array<iovec, 5> line{};
-    std::size_t parts = 0;
-    for (const char* const part : {"tutti run: cannot execute ", static_cast<const char*>(argv[0]), ": ", why, "\n"}) {
-      line[parts++] = {const_cast<char*>(part), strlen(part)};
-    }
-    [[maybe_unused]] const auto written = writev(STDERR_FILENO, line.data(), static_cast<int>(parts));
+    const int why = errno;
+    [[maybe_unused]] const auto told = write(failing.get(), &why, sizeof why);
     _exit(kCannotExecute);
   }
   process.output = std::move(reader);
+  failing = FileDescriptor();
+  ssize_t got = -1;
+  do {
+    got = read(failed.get(), &process.not_executed, sizeof process.not_executed);
+  } while (got < 0 && errno == EINTR);
   return process;
 }
 
@@ -137,7 +142,15 @@ class Job {
  public:
   explicit Job(const RanksWanted& wanted) : wanted_(wanted) {
     const int port = FreePort();
-    for (int rank = 0; rank < wanted.ranks; ++rank) ranks_.push_back(Start(rank, wanted, port, signals_.before()));
+    // What cannot be executed for one rank cannot for the others, so one says so for all.
+    for (int rank = 0; rank < wanted.ranks && first_failure_ == 0; ++rank) {
+      ranks_.push_back(Start(rank, wanted, port, signals_.before()));
+      if (ranks_.back().not_executed == 0) continue;
+      fmt::print(stderr, "tutti run: cannot execute {}: {}\n", Printable(wanted.command.front()),
+                 ErrnoText(ranks_.back().not_executed));
+      first_failure_ = kCannotExecute;
+      failed_first_ = rank;
+    }
   }
   ~Job() { End(SIGKILL); }
   Job(const Job&) = delete;

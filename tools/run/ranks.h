@@ -13,6 +13,8 @@
 
 namespace tutti::tools {
 
+inline constexpr int kCannotExecute = 127;  // a shell's exit status, too
+
 struct RanksWanted {
   int ranks = 0;
   std::vector<std::string> command;

@@ -1,8 +1,10 @@
 // tutti run: starts the ranks of a program on this machine.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <thread>
@@ -78,7 +80,14 @@ void AddRun(CLI::App& app, int& status) {
   command->callback([options, &status] {
     RanksWanted wanted{options->ranks, options->command, options->tag,
                        std::chrono::milliseconds(static_cast<long>(options->patience_s * 1000))};
-    if (wanted.command.front().ends_with(".py")) wanted.command.insert(wanted.command.begin(), "python3");
+    if (const std::string program = wanted.command.front(); program.ends_with(".py")) {
+      if (access(program.c_str(), R_OK) != 0) {  // Python would say so for each rank
+        fmt::print(stderr, "tutti run: cannot execute {}: {}\n", Printable(program), ErrnoText(errno));
+        status = kCannotExecute;
+        return;
+      }
+      wanted.command.insert(wanted.command.begin(), "python3");
+    }
     const JobEnd end = RunRanks(wanted);
     if (!options->json.empty()) WriteFile(options->json, JsonText(JsonOf(end)));
     status = end.status;

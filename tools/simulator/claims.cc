@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "algorithms/builders/records.h"
 #include "base/files/files.h"
 #include "base/report/chart.h"
+#include "base/report/progress.h"
 #include "selection/cost_model/machine_of_system.h"
 #include "tools/simulator/simulated.h"
 #include "topology/xml/xml.h"
@@ -152,10 +154,12 @@ void DrawServer(const topology::System& host, const std::string& directory) {
 
 void DrawClaims(const std::string& directory) {
   const topology::System host = xml::ReadTopologyFile(kHost).system;
-  DrawBytes(host, directory);
-  DrawScaling(host, directory);
-  DrawTwoLevel(host, directory);
-  DrawServer(host, directory);
+  const std::array charts = {&DrawBytes, &DrawScaling, &DrawTwoLevel, &DrawServer};
+  report::Progress progress(static_cast<int>(charts.size()), report::Progress::Steps::unlike);
+  for (const auto draw : charts) {
+    progress.Step("drawing charts");
+    draw(host, directory);
+  }
 }
 
 }  // namespace tutti::tools

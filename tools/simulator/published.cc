@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/report/progress.h"
 #include "base/report/sizes.h"
 #include "selection/cost_model/candidates.h"
 #include "selection/cost_model/machine_of_system.h"
@@ -152,8 +153,10 @@ class Comparing {
 std::vector<Comparison> ComparePublished(const std::string& path, const std::string& systems, int most_ranks) {
   Comparing comparing(systems);
   std::vector<Comparison> comparisons;
+  report::Progress progress;
   EachLine(path, Comparing::kColumns, [&](const std::vector<std::string>& fields, const std::string& where) {
     if (Number<int>(fields[Comparing::kRanks], where) > most_ranks) return;
+    progress.Step(where);
     comparisons.push_back(comparing.Compare(fields, where));
   });
   return comparisons;

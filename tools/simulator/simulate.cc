@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/command_line/words.h"
 #include "base/error.h"
 #include "base/files/files.h"
 #include "base/report/chart.h"
+#include "base/report/progress.h"
 #include "base/report/sizes.h"
 #include "selection/cost_model/candidates.h"
 #include "tools/commands.h"
@@ -42,10 +44,10 @@ struct SimulateOptions {
   std::string claims;
 };
 
-std::optional<ring::Protocol> ProtocolNamed(const std::string& name) {
-  if (name.empty()) return std::nullopt;
-  if (const auto protocol = ring::ProtocolFromName(name)) return protocol;
-  Throw(tuttiInvalidArgument, "\"{}\" is not a protocol; known are line, inline and bulk", name);
+std::vector<std::string> Protocols() {
+  std::vector<std::string> names;
+  for (int i = 0; i < ring::kProtocols; ++i) names.emplace_back(ring::NameOf(static_cast<ring::Protocol>(i)));
+  return names;
 }
 
 // A row's competitor: an algorithm, the fastest of all, or a program.
@@ -60,9 +62,7 @@ bool IsProgram(const std::string& name) { return name.ends_with(".xml"); }
 Entrant EntrantNamed(const std::string& name) {
   if (IsProgram(name)) return {std::filesystem::path(name).stem(), {}, ProvedSchedules({.what = name})};
   if (name == "best") return {name};
-  if (const auto algorithm = builders::AlgorithmFromName(name)) return {name, {*algorithm}};
-  Throw(tuttiInvalidArgument, "\"{}\" is neither an algorithm nor a FILE.xml; \"tutti simulate --algo best\" tries all",
-        name);
+  return {name, {cost_model::ParseAlgorithm(name)}};
 }
 
 std::vector<Entrant> EntrantsOf(const SimulateOptions& options) {
@@ -153,11 +153,6 @@ nlohmann::ordered_json JsonOf(const cost_model::Machine& machine, const Row& row
   return json;
 }
 
-std::string WithBeforeSuffix(const std::string& path, const std::string& insert) {
-  const auto dot = path.rfind('.');
-  return dot == std::string::npos ? path + insert : path.substr(0, dot) + insert + path.substr(dot);
-}
-
 void RunSweep(SimulateOptions options) {
   const std::vector<Entrant> entrants = EntrantsOf(options);
   const schedule::Collective collective = IsProgram(options.what) ? entrants.front().program->ranks.front().collective
@@ -175,28 +170,33 @@ void RunSweep(SimulateOptions options) {
   if (!options.json) PrintHeading(options, machine);
   const auto sizes = report::Sweep(report::ParseSize(options.begin), report::ParseSize(options.end), options.factor, 0);
   const NodesStandIn nodes_stand_in = options.full ? NodesStandIn::never : NodesStandIn::beyond_64_ranks;
+  report::Progress progress(static_cast<int>(entrants.size() * sizes.size()), report::Progress::Steps::unlike);
+  int step = 0;
+  SimulatedTrace trace;
   for (const auto& [name, algorithms, program] : entrants) {
-    Wish wish{collective, algorithms, 0, options.channels, ProtocolNamed(options.protocol), 0, nodes_stand_in};
+    Wish wish{collective, algorithms, 0, options.channels, ring::ProtocolFromName(options.protocol), 0, nodes_stand_in};
     if (!options.chunk.empty()) wish.chunk_bytes = report::ParseSize(options.chunk);
     if (program) wish.program = &program->ranks;
     report::Curve times{name};
     report::Curve bandwidths{name};
     for (const std::size_t bytes : sizes) {
       wish.bytes = bytes;
-      const Row row{bytes, Fastest(target, wish)};
+      const Row row{bytes, Fastest(target, wish, [&](std::size_t done, std::size_t of) {
+                      progress.Step(step,
+                                    fmt::format("{} {}: way {} of {}", name, report::FormatSize(bytes), done + 1, of));
+                    })};
+      ++step;
+      progress.Clear();
       if (options.json) {
         json["rows"].push_back(JsonOf(machine, row, options.links));
       } else {
         Print(machine, row);
         if (options.links) PrintLinks(machine, row.outcome);
       }
-      if (!options.trace.empty()) {
+      if (!options.trace.empty() && bytes == sizes.back()) {
         simulator::Timeline timeline;
         Run(machine, row.outcome.call, nodes_stand_in, &timeline);
-        const bool several = sizes.size() * entrants.size() > 1;
-        WriteTrace(several ? WithBeforeSuffix(options.trace, fmt::format("-{}-{}", name, report::FormatSize(bytes)))
-                           : options.trace,
-                   machine, row.outcome.call, timeline);
+        trace.Add(entrants.size() > 1 ? name : "", machine, row.outcome.call, timeline);
       }
       const double us = row.outcome.result.duration_us;
       times.points.emplace_back(bytes, us);
@@ -206,6 +206,7 @@ void RunSweep(SimulateOptions options) {
     chart.panels[1].curves.push_back(std::move(bandwidths));
   }
   if (options.json) PrintJson(json);
+  if (!options.trace.empty()) trace.Write(options.trace);
   if (!options.plot.empty()) WriteFile(options.plot, report::Draw(chart));
 }
 
@@ -222,16 +223,18 @@ void AddSimulate(CLI::App& app) {
       ->add_option("--algo", options->algorithms,
                    "algorithms, programs (FILE.xml), or best: the fastest algorithm; default: the program, or best")
       ->delimiter(',');
-  command->add_option("-b", options->begin, "smallest size")->capture_default_str();
-  command->add_option("-e", options->end, "largest size")->capture_default_str();
-  command->add_option("-f", options->factor, "factor from size to size")
+  command->add_option("-b,--minbytes", options->begin, "smallest size")->capture_default_str();
+  command->add_option("-e,--maxbytes", options->end, "largest size")->capture_default_str();
+  command->add_option("-f,--stepfactor", options->factor, "factor from size to size")
       ->check(CLI::Range(1.01, 1e9))
       ->capture_default_str();
   command->add_option("--channels", options->channels, "number of channels; 0: the best of several")
       ->check(CLI::Range(0, 64));
   command->add_option("--chunk", options->chunk, "bytes of a slot; default: the best of several");
-  command->add_option("--protocol,--wire", options->protocol, "line, inline or bulk; default: the best");
-  command->add_option("--trace", options->trace, "write a timeline for a browser's trace viewer");
+  command->add_option("--protocol,--wire", options->protocol, "how bytes sit in a slot; default: the best")
+      ->check(command_line::OneOf(Protocols()));
+  command->add_option("--trace", options->trace,
+                      "write the timelines of the largest size into this file, for a browser's trace viewer");
   command->add_option("--plot", options->plot, "write a picture (SVG)");
   command->add_flag("--links", options->links, "print bytes and utilisation of every link");
   command->add_flag("--full", options->full, "simulate every rank, even if one node could represent others");

@@ -94,10 +94,12 @@ Outcome Run(const cost_model::Machine& machine, const simulator::SimulatedCall& 
   return outcome;
 }
 
-Outcome Fastest(const Target& target, const Wish& wish) {
+Outcome Fastest(const Target& target, const Wish& wish, const Told& tell) {
   std::optional<Outcome> best;
-  for (const simulator::SimulatedCall& call : Candidates(target, wish)) {
-    Outcome outcome = Run(target.machine, call, wish.nodes_stand_in);
+  const auto candidates = Candidates(target, wish);
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    tell(i, candidates.size());
+    Outcome outcome = Run(target.machine, candidates[i], wish.nodes_stand_in);
     if (!best || outcome.result.duration_us < best->result.duration_us) best = std::move(outcome);
   }
   if (!best) {

@@ -3,6 +3,7 @@
 // Thread-safety: pure functions.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,8 +41,11 @@ struct Outcome {
   std::optional<simulator::NodeClasses> node_classes;  // if nodes stood for others
 };
 
-// The fastest way. Throws if there is none.
-Outcome Fastest(const Target& target, const Wish& wish);
+// The number of ways that are done, and of all.
+using Told = std::function<void(std::size_t done, std::size_t of)>;
+// The fastest way. Throws if there is none. `tell` is called before each way is run.
+Outcome Fastest(
+    const Target& target, const Wish& wish, const Told& tell = [](std::size_t, std::size_t) {});
 // Every way that Fastest compares.
 std::vector<simulator::SimulatedCall> Candidates(const Target& target, const Wish& wish);
 Outcome Run(const cost_model::Machine& machine, const simulator::SimulatedCall& call, NodesStandIn nodes_stand_in,

@@ -40,45 +40,51 @@ nlohmann::ordered_json Span(std::string name, int process, int thread, double be
 
 }  // namespace
 
-void WriteTrace(const std::string& path, const cost_model::Machine& machine, const simulator::SimulatedCall& call,
-                const simulator::Timeline& timeline) {
-  auto events = nlohmann::ordered_json::array();
+void SimulatedTrace::Add(const std::string& name, const cost_model::Machine& machine,
+                         const simulator::SimulatedCall& call, const simulator::Timeline& timeline) {
+  const auto prefix = name.empty() ? "" : name + ": ";
   Spelling spell(machine, call);
   std::map<std::tuple<int, int, int>, int> threads;  // by rank, channel and lane
   std::map<int, int> lanes;                          // per rank, so far
   for (const simulator::Timeline::Step& step : timeline.steps) {
     if (!lanes.contains(step.rank)) {
-      events.push_back(Named("process_name", step.rank, 0, fmt::format("rank {}", step.rank)));
+      events_.push_back(Named("process_name", processes_ + step.rank, 0, fmt::format("{}rank {}", prefix, step.rank)));
     }
     const auto [thread, added] = threads.emplace(std::tuple(step.rank, step.channel, step.lane), lanes[step.rank]);
     if (added) {
       ++lanes[step.rank];
-      events.push_back(
-          Named("thread_name", step.rank, thread->second, fmt::format("channel {}, lane {}", step.channel, step.lane)));
+      events_.push_back(Named("thread_name", processes_ + step.rank, thread->second,
+                              fmt::format("channel {}, lane {}", step.channel, step.lane)));
     }
-    events.push_back(Span(spell(step), step.rank, thread->second, step.begin, step.end,
-                          {{"step", step.step}, {"chunk", step.chunk}}));
+    events_.push_back(Span(spell(step), processes_ + step.rank, thread->second, step.begin, step.end,
+                           {{"step", step.step}, {"chunk", step.chunk}}));
   }
   // Resources come after the ranks; concurrent flows over one resource are shown side by side.
   std::map<int, std::vector<double>> free_at;  // by resource and thread
   for (const simulator::Timeline::Flow& flow : timeline.flows) {
     for (const int resource : flow.route) {
-      const int process = machine.nranks() + resource;
+      const int process = processes_ + machine.nranks() + resource;
       auto& ends = free_at[resource];
       if (ends.empty()) {
-        events.push_back(
-            Named("process_name", process, 0,
-                  fmt::format("node {}: {}", machine.NodeOfResource(resource), machine.resource(resource).name)));
+        events_.push_back(Named(
+            "process_name", process, 0,
+            fmt::format("{}node {}: {}", prefix, machine.NodeOfResource(resource), machine.resource(resource).name)));
       }
       auto thread = std::find_if(ends.begin(), ends.end(), [&flow](double end) { return end <= flow.begin; });
       if (thread == ends.end()) thread = ends.insert(ends.end(), 0);
       *thread = flow.end;
-      events.push_back(Span(fmt::format("{} to {}", flow.from, flow.to), process,
-                            static_cast<int>(thread - ends.begin()), flow.begin, flow.end,
-                            {{"channel", flow.channel}, {"bytes", flow.bytes}}));
+      events_.push_back(Span(fmt::format("{} to {}", flow.from, flow.to), process,
+                             static_cast<int>(thread - ends.begin()), flow.begin, flow.end,
+                             {{"channel", flow.channel}, {"bytes", flow.bytes}}));
     }
   }
-  WriteFile(path, JsonText(nlohmann::ordered_json{{"traceEvents", std::move(events)}}, kOneLine));
+  processes_ += machine.nranks() + machine.resources();
+}
+
+void SimulatedTrace::Write(const std::string& path) {
+  WriteFile(path, JsonText(nlohmann::ordered_json{{"traceEvents", std::move(events_)}}, kOneLine));
+  events_ = nlohmann::ordered_json::array();
+  processes_ = 0;
 }
 
 }  // namespace tutti::tools

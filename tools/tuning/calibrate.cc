@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/file_descriptor.h"
 #include "base/files/files.h"
+#include "base/report/progress.h"
 #include "base/report/sizes.h"
 #include "bench/limits/limits.h"
 #include "bench/report/statistics.h"
@@ -157,13 +158,14 @@ void Calibrate(const CalibrateOptions& options) {
   const std::string path = options.output.empty() ? tuner::DefaultCalibrationPath() : options.output;
   if (path.empty()) Throw(tuttiInvalidArgument, "neither XDG_CACHE_HOME nor HOME is set; give the file with --output");
   tuner::Calibration calibration;
-  calibration.costs =
-      FromLimits(bench::MeasureLimits([](const std::string& what) { fmt::print(stderr, "measuring {}\n", what); }));
-  MeasureFetches(calibration.costs.costs);
-  for (const int nranks : options.ranks) {
-    fmt::print(stderr, "timing every candidate on {} ranks\n", nranks);
-    calibration.tables.push_back(MeasuredTable(nranks, calibration.costs, options));
+  {
+    report::Progress progress;
+    calibration.costs =
+        FromLimits(bench::MeasureLimits([&](const std::string& what) { progress.Step("measuring " + what); }));
   }
+  MeasureFetches(calibration.costs.costs);
+  for (const int nranks : options.ranks)
+    calibration.tables.push_back(MeasuredTable(nranks, calibration.costs, options));
   const auto directory = std::filesystem::path(path).parent_path();
   if (!directory.empty()) std::filesystem::create_directories(directory);
   const std::string text = tuner::ToJson(calibration);

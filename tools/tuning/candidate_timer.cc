@@ -1,12 +1,16 @@
 #include "tools/tuning/candidate_timer.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -14,7 +18,9 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/numbers/datatype.h"
+#include "base/report/progress.h"
 #include "bench/report/statistics.h"
 #include "bench/worker/pin.h"
 #include "src/bootstrap/rendezvous/rendezvous.h"
@@ -178,8 +184,9 @@ class Results {
   std::unique_ptr<SharedMemory<double>> memory_;
 };
 
+// `told`: rank 0 writes a byte there for each cell that it has timed once.
 [[noreturn]] void Live(int rank, const std::vector<TimedCell>& cells, const TimingOptions& options, Shared& shared,
-                       const Results& results) {
+                       const Results& results, int told) {
   try {
     Rank self(rank, options, shared, LargestBuffer(cells, options.nranks));
     // On a shared machine, disturbances last for seconds, so a cell's repetitions are spread far apart. The first round
@@ -187,6 +194,8 @@ class Results {
     for (int round = 0; round <= options.repetitions; ++round) {
       for (std::size_t c = 0; c < cells.size(); ++c) {
         self.TimeAll(cells[c], round, results.At(c, rank, std::max(0, round - 1)));
+        const char done = 1;
+        if (rank == 0 && write(told, &done, sizeof done) != sizeof done) ThrowErrno("write");
       }
     }
   } catch (const std::exception& error) {
@@ -196,6 +205,19 @@ class Results {
     _exit(EXIT_FAILURE);
   }
   _exit(EXIT_SUCCESS);
+}
+
+// Returns when all ranks have ended.
+void ShowProgress(int told, const std::vector<TimedCell>& cells, const TimingOptions& options) {
+  report::Progress progress((options.repetitions + 1) * static_cast<int>(cells.size()));
+  const auto what = fmt::format("timing every candidate on {} ranks", options.nranks);
+  std::array<char, 64> bytes;
+  int done = 0;
+  for (ssize_t got = 0; got >= 0 || errno == EINTR; done += static_cast<int>(std::max<ssize_t>(0, got))) {
+    progress.Step(done, what);
+    got = read(told, bytes.data(), bytes.size());
+    if (got == 0) return;
+  }
 }
 
 }  // namespace
@@ -216,13 +238,19 @@ void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options)
   const SharedMemory<Shared> memory(1);
   Shared& shared = *new (memory.data()) Shared;
   const Results results(cells, options);
+  std::array<int, 2> pipe{-1, -1};
+  if (pipe2(pipe.data(), O_CLOEXEC) != 0) ThrowErrno("pipe");
+  const FileDescriptor reader(pipe[0]);
+  FileDescriptor writer(pipe[1]);
   std::vector<pid_t> children;
   for (int rank = 0; rank < options.nranks; ++rank) {
     const pid_t child = fork();
-    if (child == 0) Live(rank, cells, options, shared, results);
+    if (child == 0) Live(rank, cells, options, shared, results, writer.get());
     if (child < 0) Throw(tuttiSystemError, "cannot fork rank {}: {}", rank, ErrnoText(errno));
     children.push_back(child);
   }
+  writer = FileDescriptor();
+  ShowProgress(reader.get(), cells, options);
   bool failed = false;
   for (const pid_t child : children) {
     int status = 0;

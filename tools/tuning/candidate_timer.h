@@ -28,7 +28,7 @@ struct TimingOptions {
 // process (shm::MayReadProcesses).
 cost_model::TuningContext HostConditions(int nranks);
 
-// Fills `us` of every cell. Throws tuttiInternalError if a rank fails, with its reason.
+// Fills `us` of every cell. A terminal shows how far it is. Throws tuttiInternalError if a rank fails, with its reason.
 void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options);
 
 // All collectives except gather, scatter and reduce, whose peers are not measured; float32; every candidate of every

@@ -94,8 +94,8 @@ void AddExplain(CLI::App& app) {
   auto* const command =
       app.add_subcommand("explain", "list every candidate for a call with its predicted time, and explain the choice");
   const auto options = std::make_shared<ExplainOptions>();
-  command->add_option("collective", options->collective, "all_reduce, reduce_scatter, ...");
-  command->add_option("size", options->size,
+  command->add_option("COLLECTIVE", options->collective, "all_reduce, reduce_scatter, all_gather, ...");
+  command->add_option("SIZE", options->size,
                       "size: 8, 64K, 1M; if omitted, print the whole table as JSON, for TUTTI_TABLE");
   AddTargetOptions(*command, options->target);
   command->add_option("--algo", options->algorithm, "algorithms to force, like TUTTI_ALGO");
