@@ -1,4 +1,6 @@
 // MPI's beginning and end.
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <string>
 
@@ -11,11 +13,17 @@ using namespace tutti::pmpi;  // NOLINT: this file is the C boundary of that nam
 
 namespace {
 
-// MPI has begun, well or badly.
+// MPI has begun, if it could.
 int Begun(int result) {
-  int rank = 0;
-  if (result == MPI_SUCCESS) TheBelow().Comm_rank(TheConstants().comm_world, &rank);
-  if (rank == 0) std::fputs(UnknownWishes().c_str(), stderr);
+  if (result != MPI_SUCCESS) return result;
+  const auto& mpi = TheBelow();
+  int rank = 0, ranks = 0;
+  mpi.Comm_rank(TheConstants().comm_world, &rank);
+  mpi.Comm_size(TheConstants().comm_world, &ranks);
+  if (rank != 0) return result;
+  std::fputs(UnknownWishes().c_str(), stderr);
+  const auto here = fmt::format("tutti-mpi: {} ranks, on {}; MPI_Finalize reports\n", ranks, mpi.version);
+  if (WantsReport()) std::fputs(here.c_str(), stderr);
   return result;
 }
 

@@ -36,6 +36,8 @@ grep -qa "communicators\?: handed to MPI: an intercommunicator" "$out" || fail "
 run 4 "$layer" collectives || fail "four ranks fail"
 grep -qa "passed: collectives" "$out" || fail "the collectives did not pass on four ranks"
 
+grep -qa "^tutti-mpi: 4 ranks, on .*; MPI_Finalize reports" "$out" || fail "the layer does not say that it is there"
+
 # A program that holds many communicators keeps its descriptors.
 many() { "$mpirun" -n 3 bash -c "ulimit -n $1 && LD_PRELOAD=$layer TUTTI_MPI_REPORT=1 exec $program many" >"$out" 2>&1; }
 many 128 || fail "100 communicators do not fit into 128 descriptors"
