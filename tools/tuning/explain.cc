@@ -8,6 +8,8 @@
 
 #include "algorithms/builders/records.h"
 #include "base/error.h"
+#include "base/files/json.h"
+#include "base/report/progress.h"
 #include "base/report/sizes.h"
 #include "selection/tuner/calibration.h"
 #include "tools/commands.h"
@@ -62,6 +64,8 @@ nlohmann::ordered_json Explained(tuner::Tuner& tuner, const cost_model::Kind& ki
 }
 
 void ExplainOne(const ExplainOptions& options) {
+  report::Progress progress(1);
+  progress.Step("pricing every candidate");
   const Target target = TargetOf(options.target);
   cost_model::TuningContext tuning = ConditionsOf(target);
   tuning.deterministic = options.deterministic;
@@ -74,6 +78,7 @@ void ExplainOne(const ExplainOptions& options) {
       options.target.host.empty() && !target.gpus && tuning.one_host && calibration.TableFor(tuning, table);
   if (options.size.empty()) {
     tuner.Complete(table, options.target.cores);
+    progress.Clear();
     fmt::print("{}", table.ToJson(tuning));
     return;
   }
@@ -82,10 +87,14 @@ void ExplainOne(const ExplainOptions& options) {
   const std::size_t bytes = report::ParseSize(options.size);
   if (!table.Has(kind)) table.Set(kind, tuner.MakeRow(kind));
   const auto& chosen = table.At(kind, bytes).candidate;
-  if (options.json) return PrintJson(Explained(tuner, kind, bytes, chosen, measured));
-  fmt::print("{}, {} B, {}{}\n", cost_model::ToString(kind), bytes,
-             Describe(options.target, tuning.nranks, calibration.name), measured ? ", table measured" : "");
-  fmt::print("{}", tuner::Explain(tuner, kind, bytes, chosen));
+  const auto explained = options.json ? JsonText(Explained(tuner, kind, bytes, chosen, measured))
+                                      : tuner::Explain(tuner, kind, bytes, chosen);
+  progress.Clear();
+  if (!options.json) {
+    fmt::print("{}, {} B, {}{}\n", cost_model::ToString(kind), bytes,
+               Describe(options.target, tuning.nranks, calibration.name), measured ? ", table measured" : "");
+  }
+  fmt::print("{}", explained);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "algorithms/builders/records.h"
 #include "base/error.h"
+#include "base/report/progress.h"
 #include "base/report/sizes.h"
 #include "selection/tuner/tuner.h"
 #include "tools/commands.h"
@@ -27,6 +28,8 @@ struct PredictOptions {
 
 // Sizes are a whole buffer's, as in tutti-bench: of all blocks where the collective has blocks of ranks.
 void Predict(const PredictOptions& options) {
+  report::Progress progress(schedule::kScheduledCollectives);
+  progress.Step(0, "describing the machine");
   const Target target = TargetOf(options.target);
   const cost_model::TuningContext tuning = ConditionsOf(target);
   tuner::Tuner tuner(target.machine, tuning);
@@ -34,8 +37,10 @@ void Predict(const PredictOptions& options) {
   if (!options.json) fmt::print("collective,ranks,bytes,us,algorithm,channels,protocol,chunk\n");
   for (int c = 0; c < schedule::kScheduledCollectives; ++c) {
     const cost_model::Kind kind{static_cast<schedule::Collective>(c)};
+    progress.Step(c, cost_model::ToString(kind));
     tuner::SelectionTable table;
     table.Set(kind, tuner.MakeRow(kind));
+    progress.Clear();
     const std::size_t end = report::ParseSize(options.end);
     for (std::size_t bytes = report::ParseSize(options.begin); bytes <= end;
          bytes *= static_cast<std::size_t>(options.factor)) {
