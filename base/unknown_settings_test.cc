@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <fstream>
+#include <iterator>
+#include <regex>
 #include <string>
 
 namespace tutti {
@@ -24,6 +27,23 @@ TEST(UnknownSettings, NameOthersVariables) {
   EXPECT_EQ(Told("TUTTI_MPI_REPROT=1"),
             "tutti: TUTTI_MPI_REPROT is not a setting; did you mean TUTTI_MPI_REPORT? (`tutti settings` lists them)\n");
   EXPECT_NE(Told("TUTTI_FAKE_GPU_DEVICE=2").find("did you mean TUTTI_FAKE_GPU_DEVICES?"), std::string::npos);
+}
+
+// Their owners' variables, as they read them.
+TEST(UnknownSettings, OthersVariablesAreAllKnown) {
+  const std::regex variable("\"(TUTTI_[A-Z_]+)\"");
+  std::size_t found = 0;
+  for (const auto* owner : {"bench/backends/library_nccl.cc", "bench/worker/worker.h", "interop/pmpi/wishes.cc",
+                            "testing/fake_gpu/environment.cc", "testing/fake_gpu/runtime/verifiable_kernels.cc",
+                            "testing/fake_gpu/tests/memory_test.cc", "tests/transports/plugin/test_net.cc"}) {
+    std::ifstream file(owner);
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    ASSERT_FALSE(text.empty()) << owner << " cannot be read";
+    for (std::sregex_iterator each(text.begin(), text.end(), variable), end; each != end; ++each, ++found) {
+      EXPECT_EQ(Told((*each)[1].str() + "=1"), "") << owner;
+    }
+  }
+  EXPECT_GT(found, 20u);
 }
 
 TEST(UnknownSettings, AreToldWithoutANearOne) {
