@@ -25,7 +25,8 @@ void Reword(PyObject* function, PyObject* const* arguments, std::size_t position
   for (std::size_t i = 1; i < positional; ++i) given.append(nb::handle(arguments[i]));  // without self
   nb::dict named;
   const Py_ssize_t count = keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords);
-  for (Py_ssize_t i = 0; i < count; ++i) named[nb::handle(PyTuple_GET_ITEM(keywords, i))] = nb::handle(arguments[positional + i]);
+  for (Py_ssize_t i = 0; i < count; ++i)
+    named[nb::handle(PyTuple_GET_ITEM(keywords, i))] = nb::handle(arguments[positional + i]);
   const auto overloads = nb::cast<nb::tuple>(nb::handle(function).attr("__nb_signature__"));
   const auto only = nb::cast<nb::tuple>(overloads[0]);  // its signature, docstring and defaults
   const nb::object reason = nb::module_::import_("tutti._names").attr("refusal")(only[0], given, named);

@@ -36,5 +36,5 @@ __all__ = ["Communicator", "CudaError", "Error", "Group", "InternalError", "Inva
 
 # Tracebacks and pickles name them as programs do: tutti.RemoteError.
 for _public in (Communicator, CudaError, Error, Group, InternalError, InvalidArgumentError, InvalidUsageError,
-                OperatingSystemError, RemoteError, Result, Stream, TimeoutError):
+                OperatingSystemError, RemoteError, Result, Stream, TimeoutError, Work):
     _public.__module__ = __name__

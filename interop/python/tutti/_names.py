@@ -6,6 +6,7 @@ import ast
 import difflib
 import inspect
 import re
+import reprlib
 from typing import Iterable
 
 _UNEXPECTED = re.compile("unexpected keyword argument '(.*)'")
@@ -44,5 +45,5 @@ def refusal(signature: str, positional: list[object], named: dict[str, object]) 
     for parameter, value in bound.arguments.items():
         wanted = types.get(parameter, "object").split(" | ")
         if "object" not in wanted and type(value).__name__ not in wanted:
-            return f"{name}(): {parameter} is {value!r}, of type {type(value).__name__}, but takes {' or '.join(wanted)}"
+            return f"{name}(): {parameter} is {reprlib.repr(value)}, of type {type(value).__name__}, but takes {' or '.join(wanted)}"
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import reprlib
 from typing import TypedDict
 
 from . import _core
@@ -42,7 +43,7 @@ def config(call: str, options: Options) -> _core.Config:
             raise TypeError(f"{call}() has no option {name!r}{did_you_mean(name, _TAKES)} (there are {', '.join(_TAKES)})")
         kind, described = _TAKES[name]
         if value is not None and not isinstance(value, kind):
-            raise TypeError(f"{call}(): {name} is {value!r}, of type {type(value).__name__}, but takes {described}")
+            raise TypeError(f"{call}(): {name} is {reprlib.repr(value)}, of type {type(value).__name__}, but takes {described}")
     return _core.Config(name=options.get("name"), algorithm=options.get("algorithm"), channels=options.get("channels"),
                         threads=options.get("threads"), deterministic=options.get("deterministic"),
                         device=options.get("device"), init_timeout_ms=_milliseconds(options.get("init_timeout")),
