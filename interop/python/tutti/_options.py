@@ -7,7 +7,6 @@ import reprlib
 from typing import TypedDict
 
 from . import _core
-from ._names import did_you_mean
 
 
 class Options(TypedDict, total=False):
@@ -40,6 +39,8 @@ def config(call: str, options: Options) -> _core.Config:
     """What the compiled module takes. Raises TypeError as Python does for a function's arguments."""
     for name, value in options.items():
         if name not in _TAKES:
+            from ._names import did_you_mean  # only here: its modules take long to import
+
             raise TypeError(f"{call}() has no option {name!r}{did_you_mean(name, _TAKES)} (there are {', '.join(_TAKES)})")
         kind, described = _TAKES[name]
         if value is not None and not isinstance(value, kind):
