@@ -64,6 +64,7 @@ msccl::Program ChosenSchedules(const ScheduleChoice& given) {
   ScheduleChoice choice = given;
   // The former order.
   if (builders::AlgorithmFromName(given.what)) std::swap(choice.what, choice.algorithm);
+  if (choice.what.empty()) Throw(tuttiInvalidArgument, "{} needs a collective, such as all_reduce", choice.algorithm);
   const schedule::Collective collective = cost_model::ParseCollective(choice.what);
   if (choice.algorithm.empty()) Throw(tuttiInvalidArgument, "{} needs an algorithm, such as ring", choice.what);
   const auto algorithm = cost_model::ParseAlgorithm(choice.algorithm);

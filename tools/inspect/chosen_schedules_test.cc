@@ -53,6 +53,7 @@ TEST(ChosenSchedules, AreRefusedWithTheReason) {
   EXPECT_EQ(Refusal({.what = "all_reduse", .algorithm = "ring"})
                 .find("collective \"all_reduse\" is unknown; did you mean all_reduce?"),
             0U);
+  EXPECT_EQ(Refusal({.what = "ring"}), "ring needs a collective, such as all_reduce");
   EXPECT_EQ(Refusal({.what = "all_reduce"}), "all_reduce needs an algorithm, such as ring");
   EXPECT_EQ(Refusal({.what = "all_reduce", .algorithm = "ring"}), "an algorithm needs --ranks, --ranks-on or --topo");
   EXPECT_EQ(Refusal({.what = "all_reduce", .algorithm = "ring", .ranks = 2, .nodes = 3}),
