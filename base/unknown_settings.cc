@@ -43,6 +43,7 @@ constexpr std::array kOthers = std::to_array<std::string_view>({
     "TUTTI_FAKE_GPU_THREADS",
     // Builds of the packages of Python and PyTorch, and their tests
     "TUTTI_BUILD",
+    "TUTTI_CUDA",
     "TUTTI_FAKE_GPU",
     "TUTTI_HOME",
     "TUTTI_LIBRARY",
