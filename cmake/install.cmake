@@ -28,7 +28,17 @@ install(
 
 # The prefix is relative to the .pc file, so that an installed tree may be moved.
 file(RELATIVE_PATH tutti_pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
-configure_file(${PROJECT_SOURCE_DIR}/cmake/tutti.pc.in ${PROJECT_BINARY_DIR}/tutti.pc @ONLY)
+set(tutti_pc_rpath "@rpath@")
+configure_file(${PROJECT_SOURCE_DIR}/cmake/tutti.pc.in ${PROJECT_BINARY_DIR}/tutti.pc.in @ONLY)
+# In a prefix of its own, users' programs find the library by the path in the .pc file. The loader searches /usr anyway.
+install(
+  CODE [[
+  set(rpath " -Wl,-rpath,\${libdir}")
+  if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+    set(rpath "")
+  endif()
+  configure_file("${CMAKE_CURRENT_LIST_DIR}/tutti.pc.in" "${CMAKE_CURRENT_LIST_DIR}/tutti.pc" @ONLY)]]
+  COMPONENT tutti)
 install(
   FILES ${PROJECT_BINARY_DIR}/tutti.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
@@ -46,14 +56,44 @@ foreach(mpi IN LISTS mpis)
   endif()
 endforeach()
 
-# Debian packages (scripts/release/deb.sh): the library with its header, the tools, and libnccl.so.2 over it. The
-# programs that tutti-bench compares with and the modules for MPI are left out, because they need what was installed at
-# build time.
+# What is handed out: the packages of this build, each a component, and a target that builds them and nothing else.
+set(tutti_packages tutti)
+set(handed_out tutti)
+if(TARGET tutti_parallel)
+  list(APPEND handed_out tutti_parallel)
+endif()
+if(TARGET tutti_tool)
+  list(APPEND tutti_packages tutti-tools)
+  list(APPEND handed_out tutti_tool tutti-bench)
+  if(TARGET tutti_pages)
+    list(APPEND handed_out tutti_pages)
+  endif()
+endif()
+if(TARGET tutti_nccl)
+  list(APPEND tutti_packages tutti-nccl)
+  list(APPEND handed_out tutti_nccl)
+endif()
+if(mpis AND TUTTI_MPI)
+  list(APPEND tutti_packages tutti-mpi)
+  list(TRANSFORM mpis PREPEND tutti_pmpi_ OUTPUT_VARIABLE layers)
+  list(APPEND handed_out ${layers})
+endif()
+add_custom_target(tutti_handed_out DEPENDS ${handed_out})
+# Each package has its licence and the changes where Debian's packages have them.
+foreach(package IN LISTS tutti_packages)
+  string(REPLACE "-" "_" component ${package})
+  set(documents ${CMAKE_INSTALL_DATADIR}/doc/${package})
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${documents} RENAME copyright COMPONENT ${component})
+  install(FILES ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${documents} COMPONENT ${component})
+endforeach()
+
+# Debian packages (scripts/release/deb.sh): the library with its header, the tools, libnccl.so.2 over it, and what MPI
+# programs preload. The programs that tutti-bench compares with and the modules that link an MPI are left out, because they
+# need what was installed at build time.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
-set(CPACK_PACKAGE_CONTACT "The Tutti developers <tutti@localhost>")
+set(CPACK_PACKAGE_CONTACT "The Tutti developers <tutti@localhost>")  # RELEASING.md: the publisher's address
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
-set(CPACK_COMPONENTS_ALL tutti)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -62,19 +102,20 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
 set(CPACK_DEBIAN_PACKAGE_SECTION libs)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
-set(CPACK_DEBIAN_TUTTI_PACKAGE_NAME tutti)
 set(CPACK_DEBIAN_TUTTI_DESCRIPTION "${PROJECT_DESCRIPTION}")
-if(TARGET tutti_tool)
-  list(APPEND CPACK_COMPONENTS_ALL tutti_tools)
-  set(CPACK_DEBIAN_TUTTI_TOOLS_PACKAGE_NAME tutti-tools)
-  set(CPACK_DEBIAN_TUTTI_TOOLS_PACKAGE_SECTION utils)
-  set(CPACK_DEBIAN_TUTTI_TOOLS_PACKAGE_DEPENDS "tutti (= ${PROJECT_VERSION})")
-  set(CPACK_DEBIAN_TUTTI_TOOLS_DESCRIPTION "Programs of Tutti: tutti and tutti-bench")
-endif()
-if(TARGET tutti_nccl)
-  list(APPEND CPACK_COMPONENTS_ALL tutti_nccl)
-  set(CPACK_DEBIAN_TUTTI_NCCL_PACKAGE_NAME tutti-nccl)
-  set(CPACK_DEBIAN_TUTTI_NCCL_PACKAGE_DEPENDS "tutti (= ${PROJECT_VERSION})")
-  set(CPACK_DEBIAN_TUTTI_NCCL_DESCRIPTION "libnccl.so.2 over Tutti, in a folder of its own")
-endif()
+set(CPACK_DEBIAN_TUTTI_TOOLS_PACKAGE_SECTION utils)
+set(CPACK_DEBIAN_TUTTI_TOOLS_DESCRIPTION "Programs of Tutti: tutti and tutti-bench")
+set(CPACK_DEBIAN_TUTTI_NCCL_DESCRIPTION "libnccl.so.2 over Tutti, in a folder of its own")
+set(CPACK_DEBIAN_TUTTI_MPI_DESCRIPTION "Libraries that run the collectives of MPI programs over Tutti, preloaded")
+set(CPACK_DEBIAN_TUTTI_MPI_PACKAGE_SUGGESTS "mpich | openmpi-bin")
+set(CPACK_COMPONENTS_ALL)
+foreach(package IN LISTS tutti_packages)
+  string(REPLACE "-" "_" component ${package})
+  list(APPEND CPACK_COMPONENTS_ALL ${component})
+  string(TOUPPER ${component} variable)
+  set(CPACK_DEBIAN_${variable}_PACKAGE_NAME ${package})
+  if(NOT package STREQUAL tutti)
+    set(CPACK_DEBIAN_${variable}_PACKAGE_DEPENDS "tutti (= ${PROJECT_VERSION})")
+  endif()
+endforeach()
 include(CPack)

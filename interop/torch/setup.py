@@ -12,10 +12,11 @@ The library is copied into the module's folder, where the module finds it wherev
 The modules are named after PyTorch's version (python/tutti_torch/_builds.py), so one package can have those of several
 versions: scripts/release/torch_wheel.sh builds for each into one folder.
 
-If PyTorch has CUDA, a second module supports tensors on GPUs. It needs the headers of CUDA's runtime, found in
+TUTTI_CUDA=ON also builds for tensors on GPUs, OFF does not; without it, a GPU on this machine decides. The build needs no
+GPU and no driver. It needs a PyTorch with CUDA, and the headers of CUDA's runtime, which are sought in
     PyTorch's folder     pip's package nvidia-cuda-runtime, required by PyTorch's wheels (nvidia/cu13, or cuda_runtime)
     CUDA_HOME            or where nvcc is, or /usr/local/cuda
-Without the headers, the package supports only host memory. The build needs no GPU and no driver.
+Without them, the package supports only host memory, unless TUTTI_CUDA=ON asked for more. It says what it builds: `pip install -v` shows that.
 """
 
 import glob
@@ -28,6 +29,17 @@ from pathlib import Path
 
 from setuptools import setup
 
+DESCRIPTION = """
+The backend `tutti` of `torch.distributed`, for tensors in host memory and on NVIDIA GPUs. Import it, or let PyTorch do it:
+
+```python
+import torch.distributed, tutti_torch
+
+torch.distributed.init_process_group("tutti")    # under torchrun
+```
+
+The package has all that it needs but PyTorch.
+"""
 ROOM = Path(__file__).resolve().parent
 SOURCE_TREE = ROOM.parent.parent
 
@@ -47,8 +59,12 @@ def import_torch():
         sys.path.append(asked.stdout.strip())
 
 
+def say(sentence):
+    print(f"[tutti_torch] {sentence}", flush=True)
+
+
 def run(*command):
-    print("[tutti_torch]", " ".join(map(str, command)), flush=True)
+    say(" ".join(map(str, command)))
     subprocess.run(list(map(str, command)), check=True)
 
 
@@ -90,8 +106,15 @@ def from_source_tree(build_folder):
         sys.exit("there is no Tutti: set TUTTI_HOME to where it is installed, or build from its source tree")
     folder = Path(build_folder).resolve() / "tutti"
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-    run("cmake", "-S", SOURCE_TREE, "-B", folder, *generator, "-DCMAKE_BUILD_TYPE=Release", "-DTUTTI_TESTS=OFF",
-        "-DTUTTI_BENCH=OFF", "-DTUTTI_TOOLS=OFF")
+    # Device code takes most of the time; it is for this machine's GPUs, or for all where it has none.
+    device_code = [f"-DTUTTI_CUDA={'AUTO' if wants_cuda() else 'OFF'}"]
+    if wants_cuda() and torch.cuda.is_available():
+        capabilities = {"%d%d" % torch.cuda.get_device_capability(index) for index in range(torch.cuda.device_count())}
+        device_code.append(f"-DTUTTI_CUDA_ARCHITECTURES={';'.join(sorted(capabilities))}")
+    say(f"there is no built libtutti.so: it is built from {SOURCE_TREE}, {'with' if wants_cuda() else 'without'} device code, "
+        "which takes minutes")
+    run("cmake", "-S", SOURCE_TREE, "-B", folder, *generator, "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_UNITY_BUILD=ON",
+        "-DTUTTI_TESTS=OFF", "-DTUTTI_BENCH=OFF", "-DTUTTI_TOOLS=OFF", *device_code)
     run("cmake", "--build", folder, "--target", "tutti", "--parallel", str(os.cpu_count() or 1))
     return folder / "libtutti.so", SOURCE_TREE / "include"
 
@@ -108,9 +131,19 @@ import torch  # noqa: E402
 from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, CppExtension  # noqa: E402
 
 
+def wants_cuda():
+    """Whether to build for tensors on GPUs."""
+    return torch.version.cuda is not None and {"ON": True, "OFF": False}.get(
+        os.environ.get("TUTTI_CUDA", ""), torch.cuda.is_available())
+
+
 def cuda_headers():
-    """The folder of cuda_runtime_api.h, or None if it is missing or PyTorch has no CUDA."""
-    if torch.version.cuda is None:
+    """The folder of cuda_runtime_api.h, or None to build for host memory alone."""
+    if not wants_cuda():
+        reason = (f"this machine has no GPU (PyTorch has CUDA {torch.version.cuda}; TUTTI_CUDA=ON builds for it)"
+                  if torch.version.cuda and "TUTTI_CUDA" not in os.environ else
+                  "TUTTI_CUDA=OFF" if torch.version.cuda else "PyTorch has no CUDA")
+        say(f"PyTorch {torch.__version__}: built for tensors on cpu alone, because {reason}")
         return None
     packages = Path(torch.__file__).resolve().parent.parent
     # CUDA's wheels share a folder since CUDA 13; earlier wheels have one folder each.
@@ -119,11 +152,13 @@ def cuda_headers():
     places = beside + ([Path(CUDA_HOME) / "include"] if CUDA_HOME else [])
     for place in places:
         if (place / "cuda_runtime_api.h").exists():
-            print(f"[tutti_torch] PyTorch has CUDA {torch.version.cuda}; the headers of CUDA's runtime are those of "
-                  f"{place}: built for tensors on cpu and cuda", flush=True)
+            say(f"PyTorch {torch.__version__}: built for tensors on cpu and cuda; the headers of CUDA's runtime are those of "
+                f"{place}")
             return place
-    print(f"[tutti_torch] PyTorch has CUDA {torch.version.cuda}, but cuda_runtime_api.h is not in "
-          f"{' or '.join(map(str, places))}: built for tensors on cpu alone", flush=True)
+    reason = f"cuda_runtime_api.h is not in {' or '.join(map(str, places))}"
+    if os.environ.get("TUTTI_CUDA") == "ON":
+        sys.exit(f"TUTTI_CUDA=ON, but {reason}")
+    say(f"PyTorch {torch.__version__}: built for tensors on cpu alone, because {reason}")
     return None
 
 
@@ -149,7 +184,7 @@ class BuildWithLibrary(BuildExtension):
         for extension in self.extensions:
             target = Path(self.get_ext_fullpath(extension.name)).parent / soname(library)
             shutil.copyfile(library.resolve(), target)
-            print(f"[tutti_torch] {library} is bundled as {target.name}", flush=True)
+            say(f"{library} is bundled as {target.name}")
 
 
 def sources(folder):
@@ -184,6 +219,9 @@ setup(
     name="tutti_torch",
     version="0.2.0",
     description="Tutti as a backend of torch.distributed",
+    long_description=DESCRIPTION,
+    long_description_content_type="text/markdown",
+    author="The Tutti developers",
     license="Apache-2.0",
     package_dir={"": "python"},
     packages=["tutti_torch"],

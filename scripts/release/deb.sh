@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes Debian packages of a build: tutti (the library, its header, the files for find_package and pkg-config),
-# tutti-tools and tutti-nccl. Then installs them into an empty root, builds a program against them, and removes them again.
+# Makes Debian packages of a build: tutti (the libraries, their headers, the files for find_package and pkg-config),
+# tutti-tools, tutti-nccl, and tutti-mpi, which has what MPI programs preload. Then installs them into an empty root, uses
+# them, and removes them again.
 #   scripts/release/deb.sh [BUILD_DIR]      default: build/release, which is built if it is not there
 # The packages lie in BUILD_DIR/deb. Install them with `apt install BUILD_DIR/deb/*.deb`, which fetches what they need.
 # Status 77: there is no dpkg here, or this user may not install.
@@ -38,20 +39,14 @@ files() { (cd "$work/root" && find . -path ./var -prune -o \( -type f -o -type l
 package --install "${debs[@]}"
 prefix=$work/root/usr
 
-echo "--- find_package"
-cmake -S "$root/tests/packaging/consumer" -B "$work/cmake" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release >/dev/null
-cmake --build "$work/cmake" >/dev/null
-"$work/cmake/consumer"
-echo "--- pkg-config"
-PKG_CONFIG_LIBDIR=$(dirname "$(find "$prefix" -name tutti.pc)")
-export PKG_CONFIG_LIBDIR
-# shellcheck disable=SC2046  # pkg-config's answer is several words
-cc -std=c99 "$root/tests/packaging/consumer/consumer.c" -o "$work/consumer" $(pkg-config --cflags --libs tutti)
-LD_LIBRARY_PATH=$(pkg-config --variable=libdir tutti) "$work/consumer"
+# The loader searches no root but its own.
+LD_LIBRARY_PATH=$(dirname "$(find "$prefix" -name libtutti.so)")
+export LD_LIBRARY_PATH
+"$root/tests/packaging/consumer/try.sh" "$prefix" "$work"
 if [[ -x $prefix/bin/tutti ]]; then
   echo "--- tutti run"
   "$prefix/bin/tutti" --version
-  LD_LIBRARY_PATH=$(pkg-config --variable=libdir tutti) "$prefix/bin/tutti" run -n 2 "$prefix/bin/tutti-bench" all_reduce -b 8 -e 8 --cell-ms 5 | tail -n 3
+  "$prefix/bin/tutti" run -n 2 "$prefix/bin/tutti-bench" all_reduce -b 8 -e 8 --cell-ms 5 | tail -n 3
   ! command -v man >/dev/null || man -l "$prefix/share/man/man1/tutti.1" >/dev/null
 fi
 

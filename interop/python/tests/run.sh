@@ -11,7 +11,7 @@ build=$(cd "$3" && pwd)
 tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 shift 3
 
-TUTTI_LIBRARY=$library PYTHON=$python "$tests/../../../scripts/release/wheels.sh" "$build"
+BUILD=${library%/*} PYTHON=$python "$tests/../../../scripts/release/wheels.sh" "$build"
 # Debian's PyTorch is tested, too, where it is installed. It takes arrays of Debian's NumPy only, which tutti.parallel's
 # tests need; the others have the newest NumPy.
 case ${1:-} in

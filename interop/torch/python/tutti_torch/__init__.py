@@ -24,6 +24,13 @@ def library_version():
     return _C.library_version()
 
 
+# One process has one library of a soname: the first that any package brought. A patch version does not change the ABI.
+if library_version().rpartition(".")[0] != __version__.rpartition(".")[0]:
+    raise ImportError(f"this is the package tutti-torch {__version__}, but libtutti {library_version()} is loaded: install "
+                      "the same version of tutti and tutti-torch, and take other folders with a libtutti.so out of "
+                      "LD_LIBRARY_PATH")
+
+
 def _create(options, _process_group_options):
     timeout = options.timeout
     seconds = timeout.total_seconds() if hasattr(timeout, "total_seconds") else float(timeout)
