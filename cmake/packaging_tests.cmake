@@ -34,6 +34,10 @@ set_tests_properties(test_patterns PROPERTIES LABELS any_user)
 add_test(NAME version COMMAND python3 -B ${PROJECT_SOURCE_DIR}/scripts/release/version.py check)
 set_tests_properties(version PROPERTIES LABELS any_user)
 
+# Debian's Python, because scripts/setup.sh installs PyYAML for it.
+add_test(NAME workflow COMMAND /usr/bin/python3 -B ${PROJECT_SOURCE_DIR}/tests/packaging/workflow_test.py ${PROJECT_SOURCE_DIR})
+set_tests_properties(workflow PROPERTIES SKIP_RETURN_CODE 77 LABELS any_user)
+
 # The blocks of Python run in the test `python`, which builds the wheel.
 if(TUTTI_EXAMPLES AND TARGET tutti-bench AND TARGET tutti_tool AND NOT TUTTI_SANITIZE)
   find_program(TUTTI_PYTHON3 python3 REQUIRED)
@@ -71,5 +75,7 @@ if(NOT TUTTI_SANITIZE)
                                  ${PROJECT_BINARY_DIR}/consumer)
   set_tests_properties(consumer PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)
   add_test(NAME deb COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/release/deb.sh ${PROJECT_BINARY_DIR})
-  set_tests_properties(deb PROPERTIES SKIP_RETURN_CODE 77 LABELS slow TIMEOUT 300 COST 20)
+  add_test(NAME tarball COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/release/tarball.sh ${PROJECT_BINARY_DIR}/tarball)
+  set_tests_properties(tarball PROPERTIES ENVIRONMENT BUILD=${PROJECT_BINARY_DIR})
+  set_tests_properties(deb tarball PROPERTIES SKIP_RETURN_CODE 77 LABELS slow TIMEOUT 300 COST 20)
 endif()

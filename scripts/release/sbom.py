@@ -20,7 +20,7 @@ import zipfile
 # Debian's names of licences, where SPDX has another.
 SPDX = {"Expat": "MIT", "BSD-3-clause": "BSD-3-Clause", "LGPL-2.1+": "LGPL-2.1-or-later"}
 # What a person reads where the copyright file is not for machines, or names no licence.
-READ = {"hwloc": "BSD-3-Clause", "mpich": "mpich2", "ucx": "BSD-3-Clause"}
+READ = {"hwloc": "BSD-3-Clause", "mpich": "mpich2", "openmpi": "BSD-3-Clause-Open-MPI", "ucx": "BSD-3-Clause"}
 # The C and C++ libraries belong to the system, also those parts that their headers compile into a program.
 OF_THE_SYSTEM = ("gcc-", "glibc", "linux")
 # PyPI's packages whose headers a wheel's modules compile, with their licences.

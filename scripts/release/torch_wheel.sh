@@ -54,23 +54,6 @@ complete_wheel "$tools" "$folder/plain"/*.whl "$folder/wheels" --exclude 'libtor
 rm -rf "${folder:?}"/{plain,installed,lib,build,temp-*,*.egg-info}
 wheel=$(echo "$folder/wheels"/*.whl)
 
-cat >"$folder/train.py" <<'EOF'
-import torch, torch.distributed as dist  # imports tutti_torch by its entry point
-
-dist.init_process_group("tutti")
-rank, ranks = dist.get_rank(), dist.get_world_size()
-torch.manual_seed(0)
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
-inputs = torch.arange(8.0).reshape(ranks, 4)
-model(inputs[rank]).sum().backward()
-expected = inputs.mean(0).expand(2, 4)
-assert torch.equal(model.module.weight.grad, expected), model.module.weight.grad
-if rank == 0:
-    import tutti_torch
-
-    print(f"PyTorch {torch.__version__} trains on tutti {tutti_torch.library_version()}, devices {tutti_torch.DEVICES}")
-dist.destroy_process_group()
-EOF
 cd "$folder"  # not the source tree, whose library must not help
 unset TUTTI_HOME TUTTI_CUDA TORCH_DEVICE_BACKEND_AUTOLOAD
 for python in "${pythons[@]}"; do
@@ -84,7 +67,7 @@ for python in "${pythons[@]}"; do
   pids=()
   port=$((15000 + RANDOM % 17000))
   for rank in 0 1; do
-    RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$empty/bin/python" -W ignore train.py &
+    RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$empty/bin/python" -W ignore "$tree/scripts/release/train.py" &
     pids+=($!)
   done
   for pid in "${pids[@]}"; do wait "$pid"; done
