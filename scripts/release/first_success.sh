@@ -23,20 +23,18 @@ done
 mkdir "$work/base/files"
 
 # What each does: a line is a command, timed. The programs are those of the documentation and of the tests.
-apt='DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends'
-environment='python3 -m venv venv'
 declare -A commands=(
-  [python]="apt-get update -q && $apt python3-venv
-$environment && venv/bin/pip install --quiet numpy /files/tutti-*.whl
+  [python]="packages python3-venv
+python3 -m venv venv && venv/bin/pip install --quiet numpy /files/tutti-*.whl
 venv/bin/tutti run -n 4 hello.py"
-  [pytorch]="apt-get update -q && $apt python3-venv
-$environment && venv/bin/pip install --quiet torch numpy
+  [pytorch]="packages python3-venv
+python3 -m venv venv && venv/bin/pip install --quiet torch numpy
 venv/bin/pip install --quiet /files/tutti_torch-*.whl
 venv/bin/torchrun --nproc-per-node 2 train.py"
-  [mpi]="apt-get update -q && $apt mpich
-$apt /files/tutti_*.deb /files/tutti-mpi_*.deb
+  [mpi]="packages mpich
+packages /files/tutti_*.deb /files/tutti-mpi_*.deb
 mpiexec -n 4 env LD_PRELOAD=libtutti_pmpi_mpich.so TUTTI_MPI_REPORT=1 ./mpi_program 2>&1 | grep 'MPI_Allreduce *6 '"
-  [c]="apt-get update -q && $apt gcc libc6-dev pkg-config
+  [c]="packages gcc libc6-dev pkg-config
 tar -xzf /files/tutti-*.tar.gz && export PKG_CONFIG_PATH=\$(echo /job/tutti-*/lib/pkgconfig) && gcc all_reduce.c -o all_reduce \$(pkg-config --cflags --libs tutti)
 tutti-*/bin/tutti run -n 4 ./all_reduce"
 )
@@ -48,26 +46,32 @@ awk '/block: file: hello.py/ {found = 1} found && /^```$/ {exit} found && text {
   "$tree/docs/tutorial_python.md" >"$job/hello.py"
 cp "$tree/scripts/release/train.py" "$job"
 
+cat >"$job/run.sh" <<'END'
+set -euo pipefail
+cd /job
+export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
+user=$1
+total=0
+packages() { apt-get update -q && apt-get install -y -q --no-install-recommends "$@"; }
+line() { printf '%s\t%d.%d s\t%s\n' "$user" $(($1 / 10)) $(($1 % 10)) "$2"; } # tenths of seconds
+while IFS= read -r command; do
+  began=$(date +%s%N)
+  eval "$command" >log 2>&1 </dev/null || { cat log && exit 1; }
+  took=$((($(date +%s%N) - began) / 100000000))
+  total=$((total + took))
+  line "$took" "$command"
+done <commands
+tail -n 3 log
+line "$total" "in all"
+END
 for user; do
   root=$work/$user
   cp -a "$work/base" "$root"
   cp -a "$job" "$root/job"
-  {
-    echo 'set -euo pipefail; cd /job; total=0; export LC_ALL=C.UTF-8'
-    while IFS= read -r command; do
-      # shellcheck disable=SC2016
-      printf 'began=$(date +%%s%%N)\n{ %s; } >/job/log 2>&1 || { cat /job/log; exit 1; }\n' "$command"
-      # shellcheck disable=SC2016
-      printf 'took=$((($(date +%%s%%N) - began) / 100000000)); total=$((total + took))\n'
-      # shellcheck disable=SC2016
-      printf 'printf "%s\\t%%d.%%d s\\t%%s\\n" $((took / 10)) $((took %% 10)) %q\n' "$user" "$command"
-    done <<<"${commands[$user]}"
-    # shellcheck disable=SC2016
-    printf 'tail -n 3 /job/log; printf "%s\\t%%d.%%d s\\tin all\\n" $((total / 10)) $((total %% 10))\n' "$user"
-  } >"$root/job/run.sh"
+  echo "${commands[$user]}" >"$root/job/commands"
   # shellcheck disable=SC2016
   unshare --mount --pid --fork --mount-proc="$root/proc" bash -c '
-    mount --rbind /dev "$1/dev" && mount --bind -o ro /sys "$1/sys" && mount --bind "$2" "$1/files" && exec chroot "$1" bash /job/run.sh' \
-    - "$root" "$files"
+    mount --rbind /dev "$1/dev" && mount --bind -o ro /sys "$1/sys" && mount --bind "$2" "$1/files" &&
+      exec chroot "$1" bash /job/run.sh "$3"' - "$root" "$files" "$user"
   rm -rf --one-file-system "$root"
 done

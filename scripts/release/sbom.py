@@ -60,7 +60,10 @@ def projects_of(packages: set[str]) -> list[Project]:
 
 def packages_of(patterns: list[str]) -> set[str]:
     """The packages that have these files."""
-    rows = output_of("dpkg-query", "--search", *patterns)
+    done = subprocess.run(["dpkg-query", "--search", *patterns], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"what is handed out contains a file of no Debian package, so its licence is unknown: {done.stderr.strip()}")
+    rows = done.stdout
     return {row.split(":")[0] for row in rows.splitlines() if not row.startswith("diversion ")}
 
 

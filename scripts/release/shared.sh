@@ -46,7 +46,11 @@ complete_wheel() {
   work=$(mktemp -d)
   PATH="$tools/bin:$PATH" quietly "$work/log" "$tools/bin/auditwheel" repair --strip --wheel-dir "$work/repaired" "$@" "$wheel"
   quietly "$work/log" "$tools/bin/wheel" unpack --dest "$work/unpacked" "$work/repaired"/*.whl
-  "$tree/scripts/release/sbom.py" licences "$work/unpacked"/*/*.libs "$(echo "$work/unpacked"/*/*.libs)/licenses"
+  if command -v dpkg-query >/dev/null; then
+    "$tree/scripts/release/sbom.py" licences "$work/unpacked"/*/*.libs "$(echo "$work/unpacked"/*/*.libs)/licenses"
+  else
+    say "this is no Debian: the wheel lacks the licences of the libraries inside, so it is not for others"
+  fi
   mkdir -p "$folder"
   quietly "$work/log" "$tools/bin/wheel" pack --dest-dir "$folder" "$work/unpacked"/*
   rm -rf "$work"

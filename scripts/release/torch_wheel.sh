@@ -2,7 +2,7 @@
 # Builds the wheel of the Python package `tutti-torch`, the backend of torch.distributed (docs/pytorch.md). It works
 # alone: it contains libtutti.so with the libraries that this one needs, and an extension for each PyTorch given, of
 # which the import takes the one that fits. Ends with an installation beside each PyTorch, where two ranks train a model
-# by DistributedDataParallel, and with an import beside a PyTorch that the wheel is not built for.
+# by DistributedDataParallel, and with imports beside a PyTorch and a libtutti.so that the wheel does not fit.
 #   scripts/release/torch_wheel.sh FOLDER PYTHON...    the wheel comes into FOLDER/wheels
 # Each PYTHON has a PyTorch with CUDA (scripts/interop/install_pytorch.sh installs one), and all are of one version of
 # Python. They stay as they are. The wheel then fits builds of these PyTorches with CUDA and without; no GPU is needed.
@@ -84,4 +84,9 @@ except ImportError as error:
 else:
     raise SystemExit("imported beside a PyTorch that it is not built for")' >refusal 2>&1 || { cat refusal && exit 1; }
 say "$(cat refusal)"
+# Beside a library of another minor version, which another package or LD_LIBRARY_PATH has brought: a sentence.
+echo 'int tuttiGetVersion(int* version) { *version = 9900; return 0; }' | cc -shared -fPIC -x c - -o other.so
+! LD_PRELOAD=$PWD/other.so TORCH_DEVICE_BACKEND_AUTOLOAD=0 "$empty/bin/python" -W ignore -c 'import tutti_torch' 2>refusal ||
+  { say "imported beside the library of another version" && exit 1; }
+grep 'but libtutti 0.99.0 is loaded' refusal || { cat refusal && exit 1; }
 say "$wheel, $(stat -c %s "$wheel") bytes"
