@@ -36,9 +36,8 @@ tests=()
 [ -e build/release/CMakeCache.txt ] || tests=(-DTUTTI_TESTS=OFF)
 step scripts/build.sh release "${tests[@]}" tutti_handed_out
 export BUILD=$tree/build/release
-# The library has device code only if it was built where CUDA's compiler is.
-if grep -q '^TUTTI_NVCC:FILEPATH=.*NOTFOUND' build/release/CMakeCache.txt; then
-  say "there is no nvcc here: what is handed out takes no tensors on GPUs"
+if grep -q '^TUTTI_CUDA:.*=OFF' build/release/CMakeCache.txt || ! grep -q '^TUTTI_NVCC:FILEPATH=/' build/release/CMakeCache.txt; then
+  say "the library was built without nvcc: what is handed out has no device code, and takes host memory alone"
 fi
 step scripts/release/tarball.sh "$files"
 step scripts/release/deb.sh "$BUILD"

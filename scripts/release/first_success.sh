@@ -16,11 +16,12 @@ work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
 quietly "$work/log" debootstrap --variant=minbase bookworm "$work/base" \
   "$(apt-cache policy | awk '$3 == "bookworm/main" {print $2; exit}')"
-for settings in /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/apt.conf.d /etc/resolv.conf /etc/hosts /etc/pip.conf \
-  /etc/ssl/certs; do
+for settings in /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/apt.conf.d /etc/resolv.conf /etc/hosts /etc/pip.conf; do
   [ ! -e "$settings" ] || { mkdir -p "$work/base$(dirname "$settings")" && cp -aLT "$settings" "$work/base$settings"; }
 done
 mkdir "$work/base/files"
+# Installing packages there writes Debian's list of authorities anew, and this machine's may differ.
+cp -L /etc/ssl/certs/ca-certificates.crt "$work/base/certificates.crt"
 
 # What each does: a line is a command, timed. The programs are those of the documentation and of the tests.
 declare -A commands=(
@@ -64,6 +65,7 @@ done <commands
 tail -n 3 log
 line "$total" "in all"
 END
+mapfile -t of_pip < <(env | grep '^PIP_' | grep -v '^PIP_CERT=')
 for user; do
   root=$work/$user
   cp -a "$work/base" "$root"
@@ -72,6 +74,7 @@ for user; do
   # shellcheck disable=SC2016
   unshare --mount --pid --fork --mount-proc="$root/proc" bash -c '
     mount --rbind /dev "$1/dev" && mount --bind -o ro /sys "$1/sys" && mount --bind "$2" "$1/files" &&
-      exec chroot "$1" bash /job/run.sh "$3"' - "$root" "$files" "$user"
+      exec env -i "${@:4}" PIP_CERT=/certificates.crt PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root chroot "$1" bash /job/run.sh "$3"' \
+    - "$root" "$files" "$user" "${of_pip[@]}"
   rm -rf --one-file-system "$root"
 done

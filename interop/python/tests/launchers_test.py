@@ -40,10 +40,10 @@ needs_program = pytest.mark.skipif(not tutti.__main__.PROGRAM.exists(), reason="
 def test_the_package_has_the_program(command, tmp_path):
     assert lines([*command, "--version"]) == [f"tutti {tutti.__version__}"]
     program = tmp_path / "program.py"
-    program.write_text("import sys" + PROGRAM.replace("import sys, tutti", "; print(sys.executable)\nimport tutti"))
-    # The environment is not activated: the ranks' Python is that of the package all the same.
+    program.write_text(PROGRAM + "sys.stdout.write(sys.prefix + '\\n')\n")
+    # Where the environment is not activated, the ranks run in it all the same.
     printed = lines([*command, "run", "-n", "2", str(program)], PATH="/usr/bin:/bin")
-    assert printed == sorted([sys.executable.replace("/python", "/python3")] * 2 + ["0 2 [0, 1]", "1 2 [0, 1]"])
+    assert printed == sorted(["0 2 [0, 1]", "1 2 [0, 1]", sys.prefix, sys.prefix])
     ended = subprocess.run([*command, "run", "-n", "1", "false"], env=CLEAN, timeout=60, check=False, stderr=subprocess.DEVNULL)
     assert ended.returncode == 1
 
