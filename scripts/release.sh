@@ -42,7 +42,7 @@ fi
 step scripts/release/tarball.sh "$files"
 step scripts/release/deb.sh "$BUILD"
 cp "$BUILD"/deb/*.deb "$files"
-step env PYTHON="${pythons[*]}" scripts/release/wheels.sh "$work/wheels"
+PYTHON="${pythons[*]}" step scripts/release/wheels.sh "$work/wheels"
 cp "$work/wheels/wheels"/*.whl "$files"
 for python in "${pythons[@]}"; do
   with_pytorch=()
