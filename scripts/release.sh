@@ -36,7 +36,8 @@ tests=()
 [ -e build/release/CMakeCache.txt ] || tests=(-DTUTTI_TESTS=OFF)
 step scripts/build.sh release "${tests[@]}" tutti_handed_out
 export BUILD=$tree/build/release
-if grep -q '^TUTTI_CUDA:.*=OFF' build/release/CMakeCache.txt || ! grep -q '^TUTTI_NVCC:FILEPATH=/' build/release/CMakeCache.txt; then
+cache=build/release/CMakeCache.txt
+if grep -q '^TUTTI_CUDA:.*=OFF' "$cache" || ! grep -q '^TUTTI_NVCC:FILEPATH=/' "$cache"; then
   say "the library was built without nvcc: what is handed out has no device code, and takes host memory alone"
 fi
 step scripts/release/tarball.sh "$files"

@@ -16,7 +16,8 @@ TUTTI_CUDA=ON also builds for tensors on GPUs, OFF does not; without it, a GPU o
 GPU and no driver. It needs a PyTorch with CUDA, and the headers of CUDA's runtime, which are sought in
     PyTorch's folder     pip's package nvidia-cuda-runtime, required by PyTorch's wheels (nvidia/cu13, or cuda_runtime)
     CUDA_HOME            or where nvcc is, or /usr/local/cuda
-Without them, the package supports only host memory, unless TUTTI_CUDA=ON asked for more. It says what it builds: `pip install -v` shows that.
+Without them, the package supports only host memory, unless TUTTI_CUDA=ON asked for more. It says what it builds: `pip
+install -v` shows that.
 """
 
 import glob

@@ -2,7 +2,7 @@
 # Measures how long it takes from a Debian with nothing but its base system to a first result, with the files that
 # scripts/release.sh made: for who uses Python, PyTorch, MPI and C. Each has a root of his own, which debootstrap makes; that
 # does not count. Prints the seconds of each command, and fails with the first that does.
-#   scripts/release/first_success.sh FILES [USER...]    FILES: the folder of the files; USER: python, pytorch, mpi, c; default: all
+#   scripts/release/first_success.sh FILES [USER...]    USER: python, pytorch, mpi or c; default: all
 # Needs root, debootstrap, and in TMPDIR a GB, for PyTorch 6. Roots use this machine's settings of apt, pip and the network.
 set -euo pipefail
 [[ $# -ge 1 && $1 != -* ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit 2; }
@@ -36,7 +36,8 @@ venv/bin/torchrun --nproc-per-node 2 train.py"
 packages /files/tutti_*.deb /files/tutti-mpi_*.deb
 mpiexec -n 4 env LD_PRELOAD=libtutti_pmpi_mpich.so TUTTI_MPI_REPORT=1 ./mpi_program 2>&1 | grep 'MPI_Allreduce *6 '"
   [c]="packages gcc libc6-dev pkg-config
-tar -xzf /files/tutti-*.tar.gz && export PKG_CONFIG_PATH=\$(echo /job/tutti-*/lib/pkgconfig) && gcc all_reduce.c -o all_reduce \$(pkg-config --cflags --libs tutti)
+tar -xzf /files/tutti-*.tar.gz && export PKG_CONFIG_PATH=\$(echo /job/tutti-*/lib/pkgconfig)
+gcc all_reduce.c -o all_reduce \$(pkg-config --cflags --libs tutti)
 tutti-*/bin/tutti run -n 4 ./all_reduce"
 )
 job=$work/job
@@ -74,7 +75,7 @@ for user; do
   # shellcheck disable=SC2016
   unshare --mount --pid --fork --mount-proc="$root/proc" bash -c '
     mount --rbind /dev "$1/dev" && mount --bind -o ro /sys "$1/sys" && mount --bind "$2" "$1/files" &&
-      exec env -i "${@:4}" PIP_CERT=/certificates.crt PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root chroot "$1" bash /job/run.sh "$3"' \
-    - "$root" "$files" "$user" "${of_pip[@]}"
+      exec env -i "${@:4}" PIP_CERT=/certificates.crt PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+      chroot "$1" bash /job/run.sh "$3"' - "$root" "$files" "$user" "${of_pip[@]}"
   rm -rf --one-file-system "$root"
 done

@@ -39,7 +39,8 @@ class Project:
     def licence(self) -> str:
         if self.name in READ:
             return READ[self.name]
-        stanza = re.search(r"^Files: \*\n(?:.+\n)*?License: *(.+)", self.copyright.read_text(encoding="utf-8"), re.MULTILINE)
+        text = self.copyright.read_text(encoding="utf-8")
+        stanza = re.search(r"^Files: \*\n(?:.+\n)*?License: *(.+)", text, re.MULTILINE)
         if stanza is None:
             raise SystemExit(f"{self.copyright} does not say the licence in Debian's form: read it, and add {self.name} to READ")
         return SPDX.get(stanza[1], stanza[1])
@@ -60,9 +61,10 @@ def projects_of(packages: set[str]) -> list[Project]:
 
 def packages_of(patterns: list[str]) -> set[str]:
     """The packages that have these files."""
-    done = subprocess.run(["dpkg-query", "--search", *patterns], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(["dpkg-query", "--search", *patterns], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise SystemExit(f"what is handed out contains a file of no Debian package, so its licence is unknown: {done.stderr.strip()}")
+        raise SystemExit("what is handed out contains a file of no Debian package, so its licence is unknown: "
+                         f"{done.stderr.strip()}")
     rows = done.stdout
     return {row.split(":")[0] for row in rows.splitlines() if not row.startswith("diversion ")}
 
@@ -141,7 +143,8 @@ def write(output: pathlib.Path, build: pathlib.Path, files: list[pathlib.Path]) 
                                                                        {"arch": "source"}), project.licence(), places)
                   for project, places in where.items()]
     for distribution, (name, licence) in HEADERS_OF.items():
-        places = [f"compiled into {file.name}" for file in files if file.name.startswith(f"{distribution}-") and file.suffix == ".whl"]
+        places = [f"compiled into {file.name}" for file in files
+                  if file.name.startswith(f"{distribution}-") and file.suffix == ".whl"]
         # Each PyTorch has a copy of pybind11 of its own.
         version = None if name == "pybind11" else importlib.metadata.version(name)
         if places:
@@ -156,7 +159,8 @@ def write(output: pathlib.Path, build: pathlib.Path, files: list[pathlib.Path]) 
     if wrong:
         raise SystemExit(f"{output} would be no CycloneDX: {wrong}")
     output.write_text(text + "\n", encoding="utf-8")
-    print(f"{output}: {len(components)} projects: {', '.join(' '.join(filter(None, (one.name, one.version))) for one in components)}")
+    names = ", ".join(" ".join(filter(None, (one.name, one.version))) for one in components)
+    print(f"{output}: {len(components)} projects: {names}")
 
 
 def main() -> int:

@@ -32,11 +32,12 @@ def test_alone():
     assert lines([sys.executable, "-c", PROGRAM], SLURM_PROCID="0", SLURM_NTASKS="8", SLURM_JOB_ID="1") == ["0 1 [0]"]
 
 
-needs_program = pytest.mark.skipif(not tutti.__main__.PROGRAM.exists(), reason="the package was built without the program tutti")
+needs_program = pytest.mark.skipif(not tutti.__main__.PROGRAM.exists(), reason="the package has no program")
+INSTALLED = os.path.join(os.path.dirname(sys.executable), "tutti")
 
 
 @needs_program
-@pytest.mark.parametrize("command", [[sys.executable, "-m", "tutti"], [os.path.join(os.path.dirname(sys.executable), "tutti")]])
+@pytest.mark.parametrize("command", [[sys.executable, "-m", "tutti"], [INSTALLED]])
 def test_the_package_has_the_program(command, tmp_path):
     assert lines([*command, "--version"]) == [f"tutti {tutti.__version__}"]
     program = tmp_path / "program.py"

@@ -20,9 +20,9 @@ from ._streams import Stream
 __version__ = "0.2.0"
 # One process has one library of a soname: the first that any package brought. A patch version does not change the ABI.
 if library_version()[:2] != tuple(map(int, __version__.split(".")[:2])):
-    raise ImportError(f"this is the package tutti {__version__}, but libtutti {'.'.join(map(str, library_version()))} is loaded: "
-                      "install the same version of tutti and tutti-torch, and take other folders with a libtutti.so out of "
-                      "LD_LIBRARY_PATH")
+    raise ImportError(f"this is the package tutti {__version__}, but libtutti {'.'.join(map(str, library_version()))} is "
+                      "loaded: install the same version of tutti and tutti-torch, and take other folders with a "
+                      "libtutti.so out of LD_LIBRARY_PATH")
 
 
 class Op(enum.IntEnum):

@@ -12,8 +12,8 @@ def main() -> NoReturn:
     if not PROGRAM.exists():
         sys.exit(f"tutti: this package was built without the program: there is no {PROGRAM} (docs/python.md)")
     # Ranks run in this Python's environment, also where it is not activated: tutti run starts the first python3.
-    environment = os.environ | {"PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])}
-    os.execve(PROGRAM, ["tutti", *sys.argv[1:]], environment)
+    os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+    os.execv(PROGRAM, ["tutti", *sys.argv[1:]])
 
 
 if __name__ == "__main__":
