@@ -7,7 +7,7 @@
 #              USES module...         folders, from the project's root; includes the modules that they use
 #              LINKS target...        other libraries
 #              SOURCES file...        library sources; none: a header-only module
-#              UNUSED file...         sources that this build leaves out
+#              UNUSED file...         sources that this build leaves out (check_sources.cmake)
 #              TESTS file...          for tutti_unit_tests
 #              BENCHMARKS file...     for tutti-microbench
 #              FUZZ file...           one fuzz program each (fuzz.cmake)
@@ -23,6 +23,14 @@ set(TUTTI_CHECK_INCLUDES ${CMAKE_CURRENT_LIST_DIR}/check_includes.cmake)
 function(tutti_describe module about)
   string(JOIN " " uses ${ARGN})
   set_property(GLOBAL APPEND_STRING PROPERTY TUTTI_MODULE_LINES "${module}\t${about}\t${uses}\n")
+endfunction()
+
+# tutti_leaves_out(PATTERN...)      sources, relative to the calling CMakeLists.txt, that this configuration does not compile
+#                                   (check_sources.cmake)
+function(tutti_leaves_out)
+  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE patterns)
+  file(GLOB files ${patterns})
+  set_property(GLOBAL APPEND PROPERTY TUTTI_MODULE_UNUSED ${files})
 endfunction()
 
 function(tutti_module folder)
@@ -63,7 +71,7 @@ function(tutti_module folder)
   foreach(kind SOURCES UNUSED TESTS BENCHMARKS FUZZ)
     list(TRANSFORM arg_${kind} PREPEND ${path}/)
   endforeach()
-  foreach(kind TESTS BENCHMARKS FUZZ)
+  foreach(kind UNUSED TESTS BENCHMARKS FUZZ)
     set_property(GLOBAL APPEND PROPERTY TUTTI_MODULE_${kind} ${arg_${kind}})
   endforeach()
   foreach(source IN LISTS arg_FUZZ)
@@ -89,11 +97,10 @@ function(tutti_module folder)
   endforeach()
   list(TRANSFORM patterns PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE paths)
   file(GLOB files CONFIGURE_DEPENDS ${paths})
-  set(known ${arg_SOURCES} ${arg_UNUSED} ${arg_TESTS} ${arg_BENCHMARKS} ${arg_FUZZ})
   set(checked ${PROJECT_BINARY_DIR}/modules/${name}.checked)
   add_custom_command(
     OUTPUT ${checked}
-    COMMAND ${CMAKE_COMMAND} -D "MODULE=${module}" -D "FILES=${patterns}" -D "USED=${folders};${used}" -D "KNOWN=${known}" -P ${TUTTI_CHECK_INCLUDES}
+    COMMAND ${CMAKE_COMMAND} -D "MODULE=${module}" -D "FILES=${patterns}" -D "USED=${folders};${used}" -P ${TUTTI_CHECK_INCLUDES}
     COMMAND ${CMAKE_COMMAND} -E touch ${checked}
     DEPENDS ${files} ${TUTTI_CHECK_INCLUDES}
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}

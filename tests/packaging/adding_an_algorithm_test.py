@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Does what docs/adding-an-algorithm.md says, in a copy of the tree that nobody else sees.
 
-    adding_an_algorithm_test.py SOURCE_DIR             the page's file and its patch: they fit, and the compiler takes them
+    adding_an_algorithm_test.py SOURCE_DIR             the page's file and its patch: CMake asks for the patch, which fits,
+                                                       and the compiler takes both
     adding_an_algorithm_test.py SOURCE_DIR --whole     all blocks: builds (minutes), shows, proves, prices and runs
 
 The copy is an overlay over SOURCE_DIR in a mount namespace of this process, so that build/release inside it is used and
@@ -40,12 +41,24 @@ def run(command: list[str], text: str | None = None) -> str:
     return done.stdout
 
 
+def configure_with(orphan: str) -> None:
+    """CMake names a file that no CMakeLists.txt names, before anything is compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(["cmake", "-S", ".", "-B", folder, "-DTUTTI_BENCH=OFF", "-DTUTTI_TESTS=OFF"], check=False,
+                              capture_output=True, text=True)
+    told = " ".join(done.stderr.split())
+    if done.returncode == 0 or f"{orphan} belongs to no target" not in told:
+        sys.exit(f"CMake does not stop at {orphan}, which belongs to no target:\n{done.stderr}")
+    print(f"CMake stops at {orphan} as long as it belongs to no target")
+
+
 def follow(whole: bool) -> None:
     """Does what each block of the page says."""
     printed = ""
     for block in blocks.of(pathlib.Path(PAGE).read_text(encoding="utf-8")):
         if block.has("file"):
             pathlib.Path(block.one("file")).write_text(block.text, encoding="utf-8")
+            configure_with(block.one("file"))
         elif block.language == "diff":
             run(["git", "apply", "-"], block.text)
         elif whole and block.language == "sh" and not block.has("not run"):
