@@ -31,6 +31,13 @@ add_test(NAME test_patterns COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/pa
                                     ${PROJECT_BINARY_DIR}/test_patterns.tsv)
 set_tests_properties(test_patterns PROPERTIES LABELS any_user)
 
+# CONTRIBUTING.md's table names the tests of all parts.
+if(TARGET tutti_tool AND TARGET tutti-bench AND TARGET tutti_parallel AND TARGET tutti_nccl_tests AND NOT TUTTI_SANITIZE)
+  add_test(NAME contributing COMMAND python3 -B ${PROJECT_SOURCE_DIR}/tests/packaging/contributing_test.py
+                                     ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+  set_tests_properties(contributing PROPERTIES LABELS any_user)
+endif()
+
 add_test(NAME version COMMAND python3 -B ${PROJECT_SOURCE_DIR}/scripts/release/version.py check)
 set_tests_properties(version PROPERTIES LABELS any_user)
 

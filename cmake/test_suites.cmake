@@ -9,6 +9,8 @@
 #              LABELS label...          of all
 #              ANY_USER pattern...      label any_user (CONTRIBUTING.md), and
 #              ANY_USER_SOURCES file... all suites that these define
+#              ROOM_SOURCES file...     for a program of several rooms: the suites that these define get the label of the
+#                                       file's room; another program's tests have the label of the calling room
 #              WORKING_DIRECTORY folder)
 # If TUTTI_TEST_PROGRAMS is set, the other programs' tests are left out (CMakePresets.json: arm64 builds only some).
 # A test whose suite, name or parameter ends in "Slow" gets the label slow; slow tests start before others. The test
@@ -16,7 +18,7 @@
 # without those that are slow.
 function(tutti_gtests target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "PREFIX;TIMEOUT;WORKING_DIRECTORY"
-                        "FILTER;EXCEPT;ENVIRONMENT;LABELS;ANY_USER;ANY_USER_SOURCES")
+                        "FILTER;EXCEPT;ENVIRONMENT;LABELS;ANY_USER;ANY_USER_SOURCES;ROOM_SOURCES")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "${target}: tutti_gtests does not know ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -70,9 +72,29 @@ include(\"${PROJECT_SOURCE_DIR}/cmake/emulated_suites.cmake\")
 
   # ctest knows the tests' names only when it starts, and gtest_discover_tests() can set no property that is a list.
   tutti_suites_of(suites ${arg_ANY_USER_SOURCES})
-  string(JOIN "|" any_user ${arg_ANY_USER} ${suites})
-  string(REPLACE "." "[.]" any_user "${any_user}")
-  string(REPLACE "*" ".*" any_user "${any_user}")
+  tutti_regex_of(any_user ${arg_ANY_USER} ${suites})
+  set(rooms)
+  foreach(source IN LISTS arg_ROOM_SOURCES)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE room)
+    string(REGEX REPLACE "/.*" "" room ${room})
+    list(APPEND rooms ${room})
+    list(APPEND sources_of_${room} ${source})
+  endforeach()
+  list(REMOVE_DUPLICATES rooms)
+  set(label_rooms)
+  if(NOT rooms)
+    cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE room)
+    string(REGEX REPLACE "/.*" "" room ${room})
+    list(APPEND arg_LABELS ${room})
+  endif()
+  foreach(room IN LISTS rooms)
+    tutti_suites_of(suites ${sources_of_${room}})
+    tutti_regex_of(of_room ${suites})
+    string(APPEND label_rooms "  if(test MATCHES [[^(${of_room})$]])
+    list(APPEND labels ${room})
+  endif()
+")
+  endforeach()
   set(script ${CMAKE_CURRENT_BINARY_DIR}/${list}_properties.cmake)
   file(WRITE ${script} "foreach(test IN LISTS ${list})
   set(labels ${arg_LABELS})
@@ -82,7 +104,7 @@ include(\"${PROJECT_SOURCE_DIR}/cmake/emulated_suites.cmake\")
   if(test MATCHES [[^${arg_PREFIX}(${any_user})$]])
     list(APPEND labels any_user)
   endif()
-  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"\${labels}\" ENVIRONMENT \"${arg_ENVIRONMENT}\")
+${label_rooms}  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"\${labels}\" ENVIRONMENT \"${arg_ENVIRONMENT}\")
   if(\"\${labels}\" MATCHES \"slow\")
     set_tests_properties(\"\${test}\" PROPERTIES COST 10)
   endif()
@@ -105,4 +127,12 @@ function(tutti_suites_of out)
   endforeach()
   list(REMOVE_DUPLICATES suites)
   set(${out} "${suites}" PARENT_SCOPE)
+endfunction()
+
+# tutti_regex_of(OUT PATTERN...): sets OUT to a regular expression for all tests that match one of GoogleTest's patterns.
+function(tutti_regex_of out)
+  string(JOIN "|" regex ${ARGN})
+  string(REPLACE "." "[.]" regex "${regex}")
+  string(REPLACE "*" ".*" regex "${regex}")
+  set(${out} "${regex}" PARENT_SCOPE)
 endfunction()
