@@ -58,6 +58,9 @@ scripts/docs/draw_modules.py "$(dirname "$tutti")/../modules.tsv" >docs/pictures
 scripts/docs/draw_walk.py >docs/pictures/walk.svg
 scripts/docs/draw_performance.py docs/pictures
 scripts/docs/draw_why_all_reduce.py "$tutti" docs/pictures
+scripts/docs/draw_introduction.py "$tutti" docs/pictures
+scripts/docs/draw_parallel.py docs/pictures
+scripts/docs/draw_faults.py docs/pictures
 "$tutti" show all_reduce ring --ranks 4 --svg docs/pictures/why_schedule.svg
 "$tutti" settings --markdown | between docs/settings.md settings
 scripts/docs/nccl_functions.py table | between docs/nccl.md "nccl functions"
@@ -93,6 +96,7 @@ gpu_tables --results | between $notes/results.md gpu
 gpu_tables --predictions | between $notes/predictions.md gpu
 pipeline=$(dirname "$tutti")/../examples/pipeline
 "$pipeline" draw all 4 8 2 >docs/pictures/pipeline_schedules.svg
+"$pipeline" draw 1F1B 4 8 >docs/pictures/parallel_pipeline.svg
 # Leaves the table unchanged if the library was built without kernels or there is no disassembler.
 if kernels=$(scripts/test/kernels.sh "$(dirname "$tutti")/.." 2>/dev/null); then
   between $notes/compiler.md kernels <<<"$kernels"

@@ -13,6 +13,9 @@ import math
 import pathlib
 import sys
 
+sys.dont_write_bytecode = True
+from picture import Picture
+
 DATA = pathlib.Path(__file__).resolve().parents[2] / "docs/notebook"
 # Name, colour (of Okabe and Ito, who chose them for the colour-blind) and marker.
 LIBRARIES = {"tutti": ("Tutti", "#d55e00", "circle"), "impi": ("Intel MPI", "#0072b2", "square"),
@@ -31,9 +34,6 @@ COLLECTIVES = [("all_reduce", "out", "all-reduce"), ("all_reduce", "in", "all-re
                ("reduce_scatter", "out", "reduce-scatter"), ("all_gather", "out", "all-gather"),
                ("all_to_all", "out", "all-to-all"), ("broadcast", "in", "broadcast")]
 GRIDS = [("xeon", "Xeon"), ("near", "EPYC, cores near"), ("far", "EPYC, cores far apart")]
-STYLE = ("text{font:13px 'DejaVu Sans',Verdana,sans-serif;fill:#1d1f24}.title{font-weight:bold}.about{fill:#5b6270}"
-         ".grid{stroke:#8892a6;stroke-width:.6;opacity:.45}.one{stroke:#1d1f24;stroke-width:1.6}"
-         "@media(prefers-color-scheme:dark){text{fill:#e6e8ec}.about{fill:#a3aab8}.one{stroke:#e6e8ec}}")
 
 
 def read(name):
@@ -64,18 +64,8 @@ def duration(us):
     return f"{us:g} us" if us < 1000 else f"{us / 1000:g} ms" if us < 1e6 else f"{us / 1e6:g} s"
 
 
-class Picture:
-    def __init__(self, width, height):
-        self.parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-                      f'viewBox="0 0 {width} {height}">', f"<style>{STYLE}</style>"]
-
-    def text(self, x, y, words, anchor="start", kind="", style=""):
-        kind = kind and f' class="{kind}"'
-        style = style and f' style="{style}"'
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{kind}{style}>{words}</text>')
-
-    def line(self, x1, y1, x2, y2, kind="grid"):
-        self.parts.append(f'<path class="{kind}" d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"/>')
+class Measured(Picture):
+    """A picture with the libraries' markers and cells of ratios."""
 
     def marker(self, x, y, library, about=""):
         _, colour, shape = LIBRARIES[library]
@@ -91,9 +81,6 @@ class Picture:
                           f'fill="{fill}"{frame}/>')
         self.text(x + width / 2, y + height / 2 + 4.5, words, "middle", "title" if lost else "", f"fill:{ink}")
 
-    def write(self, path):
-        path.write_text("\n".join([*self.parts, "</svg>"]) + "\n", encoding="utf-8")
-
 
 def curves(path, title, value, of_axis, log):
     """All-reduce on 2, 4 and 8 ranks of the Xeon: value(row, library) over the size."""
@@ -103,7 +90,7 @@ def curves(path, title, value, of_axis, log):
             if all(each[key] == row[key] for key in ("collective", "place", "ranks", "bytes")):
                 each["mpich5"] = row["mpich5"]
     libraries = [name for name in LIBRARIES if name != "flat"]
-    picture = Picture(960, 420)
+    picture = Measured(960, 420)
     picture.text(12, 22, title, kind="title")
     x = 12.0
     for name in libraries:
@@ -152,7 +139,7 @@ def curves(path, title, value, of_axis, log):
 def heat_map(path, title, divisor):
     """Tutti's time over divisor(row), for each cell of each grid."""
     row_height, cell, left = 22, 47, 172
-    picture = Picture(left + 16 * cell + 2 * 14 + 8, 106 + 18 * row_height + 5 * 6 + 12)
+    picture = Measured(left + 16 * cell + 2 * 14 + 8, 106 + 18 * row_height + 5 * 6 + 12)
     picture.text(12, 22, title, kind="title")
     x = 12
     for limit, _, _ in RATIOS:
@@ -191,7 +178,7 @@ def heat_map(path, title, divisor):
 def hosts(path):
     """Tutti's time over the best peer's, over the size, on 2 and 4 hosts."""
     rows = read("performance/hosts")
-    picture = Picture(960, 356)
+    picture = Measured(960, 356)
     picture.text(12, 22, "All-reduce between hosts: Tutti's time as a part of the best peer's, below 1.0 faster",
                  kind="title")
     top, bottom, low, high = 62, 306, 0.3, 1.2

@@ -12,7 +12,8 @@ import statistics
 import sys
 
 sys.dont_write_bytecode = True
-from draw_performance import MARKERS, Picture, size
+from draw_performance import MARKERS, size
+from picture import Picture
 
 COLUMNS = ("system", "ranks", "nodes", "collective", "algorithm", "bytes", "published_us", "simulated_us", "error_percent",
            "fitted", "protocol", "chunk")

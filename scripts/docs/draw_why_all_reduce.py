@@ -15,10 +15,9 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True
-from draw_performance import MARKERS, Picture, duration, read
+from draw_performance import MARKERS, duration, read
+from picture import GREY, INK, LIGHT, RANK_COLOURS, SENT, Picture, arrow, disc
 
-RANK_COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7"]
-SENT, LIGHT, INK, GREY = "#d55e00", "#eceff3", "#0b1a26", "#8892a6"
 ALGORITHMS = {"parameter_server": ("parameter server", "#cc79a7", "square"),
               "all_to_all_broadcast": ("everyone broadcasts", "#56b4e9", "diamond"),
               "ring": ("ring", "#d55e00", "circle"), "two_level": ("layers of rings", "#e69f00", "up"),
@@ -66,29 +65,6 @@ def traffic(schedules):
 
 def number(value):
     return f"{value:.3g}"
-
-
-def arrow(picture, start, end, colour, width, gap, bend=0.0):
-    """From one circle to another, which begins and ends `gap` from their centres, bent to its left."""
-    dx, dy = end[0] - start[0], end[1] - start[1]
-    length = math.hypot(dx, dy)
-    ux, uy = dx / length, dy / length
-    x1, y1, x2, y2 = start[0] + ux * gap, start[1] + uy * gap, end[0] - ux * gap, end[1] - uy * gap
-    cx, cy = (x1 + x2) / 2 + uy * bend, (y1 + y2) / 2 - ux * bend
-    tx, ty = x2 - cx, y2 - cy
-    tip = math.hypot(tx, ty)
-    tx, ty = tx / tip, ty / tip
-    head = 5 + width
-    bx, by = x2 - tx * head, y2 - ty * head
-    sx, sy = ty * head / 2, tx * head / 2
-    picture.parts.append(f'<path d="M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {bx:.1f} {by:.1f}" fill="none" '
-                         f'stroke="{colour}" stroke-width="{width:.1f}"/><path d="M{x2:.1f} {y2:.1f}'
-                         f'L{bx - sx:.1f} {by + sy:.1f}L{bx + sx:.1f} {by - sy:.1f}z" fill="{colour}"/>')
-
-
-def disc(picture, x, y, words, fill=LIGHT, ink=INK):
-    picture.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="16" fill="{fill}" stroke="{GREY}"/>')
-    picture.text(x, y + 4.5, words, "middle", "title", f"fill:{ink}")
 
 
 def ways(tutti, path):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the documents against the sources: README.md shows the example that is built, links resolve, and pictures of
-# measurements show the files that are there.
+# Checks the documents against the sources: README.md shows the example that is built, links resolve, and pictures that
+# need no program are those that the scripts draw.
 #   docs_test.sh SOURCE_DIR
 set -euo pipefail
 cd "$1"
@@ -25,6 +25,8 @@ done
 pictures=$(mktemp -d)
 trap 'rm -rf "$pictures"' EXIT
 python3 -B scripts/docs/draw_performance.py "$pictures"
+python3 -B scripts/docs/draw_parallel.py "$pictures"
+python3 -B scripts/docs/draw_faults.py "$pictures"
 for picture in "$pictures"/*; do
   cmp -s "$picture" "docs/pictures/${picture##*/}" || fail "docs/pictures/${picture##*/} is out of date: run scripts/docs.sh"
 done

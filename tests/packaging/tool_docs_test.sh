@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that docs/notebook/topology/rings.csv, the table in docs/settings.md and the pictures of docs/why_all_reduce.md
-# match the tool's output, and that the tool draws a machine and writes a topology that it can read back.
+# Checks that docs/notebook/topology/rings.csv, the table in docs/settings.md and the pictures of schedules match
+# the tool's output, and that the tool draws a machine and writes a topology that it can read back.
 #   tool_docs_test.sh PATH-OF-TUTTI SOURCE_DIR
 set -euo pipefail
 tutti=$1
@@ -17,8 +17,9 @@ diff <(made_part docs/settings.md settings) <("$tutti" settings --markdown) ||
   { echo "docs/settings.md is out of date: run scripts/docs.sh" && exit 1; }
 
 scripts/docs/draw_why_all_reduce.py "$tutti" "$scratch"
+scripts/docs/draw_introduction.py "$tutti" "$scratch"
 "$tutti" show all_reduce ring --ranks 4 --svg "$scratch/why_schedule.svg"
-for picture in "$scratch"/why_*.svg; do
+for picture in "$scratch"/*.svg; do
   cmp "$picture" "docs/pictures/${picture##*/}" || { echo "run scripts/docs.sh" && exit 1; }
 done
 
