@@ -15,7 +15,7 @@ prints: TEXT        it prints this; numbers and the host's name may differ
 fails               it ends with a status that is not 0
 python              it needs the Python package, whatever its language
 
-A block of the language `text` shows what the one before printed; each of its lines must be there.
+A block of the language `text` shows what the one before printed; each of its lines must be there ("..." is not one).
 """
 import dataclasses
 import pathlib

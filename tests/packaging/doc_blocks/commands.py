@@ -36,7 +36,10 @@ def check(text: str, source: pathlib.Path, build: pathlib.Path) -> None:
             script = source / command
             if not script.is_file():
                 raise Unknown(f"there is no {command}")
-            _check_options(rest, script.read_text(encoding="utf-8"), command)
+            known = script.read_text(encoding="utf-8")
+            if command == "scripts/bench.sh":  # which hands them on
+                known += _help([str(build / "bench/tutti-bench")])
+            _check_options(rest, known, command)
         elif command == "tutti":
             plain = [word for word in rest if not word.startswith("-")]
             _check_options(rest, _help([str(build / "tools/tutti"), plain[0]]), f"tutti {plain[0]}")
