@@ -1,9 +1,9 @@
 /* Tutti: collective communication with an NCCL-shaped C API.
  *
- * Porting from NCCL is a search-and-replace of `nccl` by `tutti`; every function below that NCCL has takes the same
- * arguments in the same order and returns the same codes. Buffers are ordinary host memory (malloc, mmap, stack) or,
- * on a communicator with a CUDA device, memory that this device can access (cudaMalloc, managed, pinned). Both buffers
- * of a call must be of the same kind.
+ * Porting from NCCL is a search-and-replace of `nccl` by `tutti`, and of `<nccl.h>` by `<tutti/tutti.h>`. Every function
+ * below that NCCL has takes the same arguments in the same order and returns the same codes. Buffers are ordinary host
+ * memory (malloc, mmap, stack) or, on a communicator with a CUDA device, memory that this device can access
+ * (cudaMalloc, managed, pinned). Both buffers of a call must be of the same kind.
  *
  * Words used throughout
  *   rank, nranks   this process's (or thread's) place in the communicator, 0 .. nranks-1, and the number of ranks.
@@ -17,9 +17,9 @@
  * Errors        Every function returns a tuttiResult_t. tuttiGetLastError() gives the full message: argument, rank,
  *               host, process, operation and sequence number. No function aborts or writes to stdout.
  *               After tuttiRemoteError, tuttiSystemError, tuttiInternalError or tuttiTimeoutError, and after
- *               tuttiInvalidUsage for calls that do not match, a communicator is dead: only its getters,
- *               tuttiCommShrink, tuttiCommAbort and tuttiCommDestroy may follow. tuttiInvalidArgument from a call that
- *               checks its own arguments leaves the communicator alive; that call has sent nothing.
+ *               tuttiInvalidUsage for calls that do not match, a communicator has failed. It still takes its getters,
+ *               Dump, Revoke, Shrink, Finalize, Abort and Destroy; docs/lifecycles.md has all calls. The code
+ *               tuttiInvalidArgument for a call's own arguments leaves it alive; that call has sent nothing.
  * Threads       Different communicators may be used from different threads at the same time. Calls on one
  *               communicator may come from any thread, one at a time; a second one waits for the first.
  *               tuttiCommAbort, tuttiCommGetAsyncError and the getters may be called at any time from any thread.
@@ -324,7 +324,7 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* 
  * `size` bytes with the terminating zero. */
 TUTTI_API tuttiResult_t tuttiCommDescribeLastOperation(tuttiComm_t comm, char* text, size_t size);
 /* Writes this rank's last operations, finished or not, as JSON into the file `path`, with %r for the rank and %p for
- * the process. Legal at any time, from any thread, even while another waits in an operation, and on a dead
+ * the process. Legal at any time, from any thread, even while another waits in an operation, and on a failed
  * communicator. `tutti diagnose` interprets the files of all ranks. (On failure TUTTI_DUMP does the same.) */
 TUTTI_API tuttiResult_t tuttiCommDump(tuttiComm_t comm, const char* path);
 /* The algorithm's short name: "direct", "two_shot", "ring", ...; never NULL. */

@@ -3,6 +3,7 @@
 import os
 import pickle
 import re
+import traceback
 
 import numpy as np
 import pytest
@@ -124,6 +125,7 @@ def test_kinds():
     for kind in (tutti.CudaError, tutti.InternalError, tutti.OperatingSystemError, tutti.RemoteError,
                  tutti.InvalidUsageError, tutti.InvalidArgumentError, tutti.TimeoutError):
         assert issubclass(kind, tutti.Error) and isinstance(kind("x").code, tutti.Result)
+        assert traceback.format_exception_only(kind("x")) == [f"tutti.{kind.__name__}: x\n"]
     assert (tutti.Error("nothing").rank, tutti.Error("nothing").pid) == (None, None)
 
 

@@ -121,6 +121,8 @@ _CLASSES: dict[int, type[Error]] = {
     for kind in (CudaError, OperatingSystemError, InternalError, InvalidArgumentError, InvalidUsageError, RemoteError,
                  TimeoutError)
 }
+for _kind in (Error, *_CLASSES.values()):
+    _kind.__module__ = __package__  # tracebacks say tutti.RemoteError, as programs do
 
 
 def of_code(code: int, message: str) -> Error:
