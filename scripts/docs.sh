@@ -3,8 +3,9 @@
 # measurements come from docs/notebook/gpu/gpu_*.json (scripts/gpu_kit.sh). The table of kernels needs a disassembler
 # (scripts/test/kernels.sh).
 #   scripts/docs.sh [PATH-OF-TUTTI]       default: build/release/tools/tutti
-#   scripts/docs.sh site                  builds the pages as a site, build/site/index.html, which opens from disk. mkdocs
-#                                         comes from PyPI into build/site_tools; status 77: it cannot be had
+#   scripts/docs.sh site [REPOSITORY]     builds the pages as a site, build/site/index.html, which opens from disk, with a
+#                                         link to the repository's URL. mkdocs comes from PyPI into build/site_tools;
+#                                         status 77: it cannot be had
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,14 +30,14 @@ site() {
                s#\]\(\.\./((SECURITY|CONTRIBUTING|CHANGELOG|RELEASING)\.md)#](\1#g' "$page"
     sed -i -E 's#\[([^]]*)\]\((\.\./)*((include|testing|scripts|examples|interop|base|src|tests|algorithms|transports|(docs/)?data)/[^)]*|LICENSE)\)#\1 (`\3`)#g' "$page"
   done
-  NO_MKDOCS_2_WARNING=1 "$tools/bin/mkdocs" build --quiet --strict --config-file docs/site/mkdocs.yml
+  SITE_NAME="Tutti $(sed -nE 's/^project.tutti VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)" SITE_REPOSITORY=${1:-} NO_MKDOCS_2_WARNING=1 "$tools/bin/mkdocs" build --quiet --strict --config-file docs/site/mkdocs.yml
   # The plug-in for pages on disk loads a script from another host.
   cp docs/site/file_worker.js build/site
   find build/site -name '*.html' -exec sed -i 's#https://unpkg.com/iframe-worker/shim#file_worker.js#g' {} +
   echo "build/site/index.html"
 }
 if [ "${1:-}" = site ]; then
-  site
+  site "${2:-}"
   exit
 fi
 tutti=${1:-build/release/tools/tutti}

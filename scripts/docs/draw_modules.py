@@ -10,9 +10,9 @@ because no module uses a module above it.
 import sys
 from xml.sax.saxutils import escape
 
-ROW = 19          # pixels
-NAME, ABOUT, MATRIX = 12, 196, 600  # x positions of the columns
-STYLE = ("text{font:12px 'DejaVu Sans',Verdana,sans-serif;fill:#1d1f24}.about{fill:#5b6270}.room{font-weight:bold}"
+ROW, COLUMN = 18, 7  # pixels; so narrow that all is legible at the width of a page
+NAME, ABOUT, MATRIX = 8, 170, 522  # x positions of the columns
+STYLE = ("text{font:11px 'DejaVu Sans',Verdana,sans-serif;fill:#1d1f24}.about{fill:#5b6270}.room{font-weight:bold}"
          "@media(prefers-color-scheme:dark){text{fill:#e6e8ec}.about{fill:#a3aab8}}")
 BAND = "#8892a6"  # behind every second top-level folder, faint enough for both colour schemes
 OWN, USE = "#8892a6", "#d9480f"
@@ -28,7 +28,7 @@ def read(path):
 def draw(modules):
     modules = modules[::-1]
     row_of = {module: row for row, (module, _, _) in enumerate(modules)}
-    width, height = MATRIX + ROW * len(modules) + 12, ROW * len(modules) + 8
+    width, height = MATRIX + COLUMN * len(modules) + 8, ROW * len(modules) + 8
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
            f"<style>{STYLE}</style>"]
 
@@ -49,14 +49,14 @@ def draw(modules):
         name = f'<tspan class="room">{escape(room)}</tspan>' + (f"/{escape(rest)}" if rest else "")
         out.append(f'<text x="{NAME}" y="{y + 4}">{name}</text>')
         out.append(f'<text class="about" x="{ABOUT}" y="{y + 4}">{escape(about)}</text>')
-        own = MATRIX + ROW * row + ROW / 2
-        out.append(f'<rect x="{own - 6}" y="{y - 6}" width="12" height="12" rx="2" fill="{OWN}"/>')
+        own = MATRIX + COLUMN * row + COLUMN / 2
+        out.append(f'<rect x="{own - 3}" y="{y - 6}" width="6" height="12" rx="1" fill="{OWN}"/>')
         for used in uses:
             if row_of[used] < row:
                 sys.exit(f"{module} uses {used}, which is above it")
-            x = MATRIX + ROW * row_of[used] + ROW / 2
+            x = MATRIX + COLUMN * row_of[used] + COLUMN / 2
             out.append(f'<path d="M{x} {y}V{centre(row_of[used]) - 6}" stroke="{USE}" stroke-width=".6" opacity=".35"/>')
-            out.append(f'<circle cx="{x}" cy="{y}" r="4.5" fill="{USE}"><title>{escape(module)} uses {escape(used)}</title>'
+            out.append(f'<circle cx="{x}" cy="{y}" r="3" fill="{USE}"><title>{escape(module)} uses {escape(used)}</title>'
                        "</circle>")
     out.append("</svg>")
     return "\n".join(out) + "\n"
