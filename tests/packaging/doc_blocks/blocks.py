@@ -3,6 +3,7 @@
     <!-- block: SAYING | SAYING ... -->      on the line before the block, or with an empty line between
 
 not run: REASON     the block is not run, because
+needs: COMMAND      it is not run where this command is missing
 file: NAME          it is saved as this file; C is also compiled
 only written        the file is not started by itself; a later block does
 ranks: N            on so many ranks (2)
@@ -22,7 +23,7 @@ import pathlib
 import re
 from typing import Iterator
 
-_SAYINGS = ("not run", "file", "ranks", "frame", "replaces", "from column", "before", "with", "prints")
+_SAYINGS = ("not run", "needs", "file", "ranks", "frame", "replaces", "from column", "before", "with", "prints")
 _FRAMES = pathlib.Path(__file__).resolve().parent / "frames"
 _FLAGS = ("only written", "fails", "python")
 

@@ -60,7 +60,7 @@ class Page:
                             if not name.startswith(("TUTTI_", "SLURM_", "OMPI_", "PMI_"))
                             and name not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PYTHONPATH")}
         paths = [str(build / "tools"), str(build / "bench"), str(pathlib.Path(sys.executable).parent), os.environ["PATH"]]
-        self.environment |= {"PATH": ":".join(paths), "HOME": str(folder / "home"), "SOURCE": str(source),
+        self.environment |= {"PATH": ":".join(paths), "HOME": str(folder / "home"), "SOURCE": str(source), "BUILD": str(build),
                              "LD_LIBRARY_PATH": str(build), "PYTHONDONTWRITEBYTECODE": "1"}
         self.environment["PKG_CONFIG_PATH"] = str(self.uninstalled())
 
@@ -144,6 +144,15 @@ def needs_package(block: blocks.Block, before: blocks.Block | None) -> bool:
     return block.language == "python" or block.has("python")
 
 
+def why_not(block: blocks.Block, before: str) -> str:
+    """Why a block is not run, or nothing. before: why the one before it was not."""
+    if block.language == "text" and before:
+        return "it shows what the block before prints"
+    if block.has("needs") and shutil.which(block.one("needs")) is None:
+        return f"this machine has no {block.one('needs')}"
+    return block.one("not run")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("source", type=pathlib.Path)
@@ -157,10 +166,11 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             page = Page(name, source, build, wheels, pathlib.Path(folder))
             before: blocks.Block | None = None
+            reason = ""
             for block in blocks.of((source / name).read_text(encoding="utf-8")):
                 place = f"{name}:{block.line}"
                 try:
-                    reason = block.one("not run", "")
+                    reason = why_not(block, reason)
                     if reason:
                         if block.language in ("", "sh", "bash"):
                             commands.check(block.text, source, build)
