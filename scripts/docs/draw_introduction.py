@@ -8,12 +8,12 @@ What ranks hold and send comes from the schedules that `tutti show` prints, whic
 import collections
 import pathlib
 import re
-import subprocess
 import sys
 from xml.sax.saxutils import escape
 
 sys.dont_write_bytecode = True
 from picture import GREY, INK, LIGHT, RANK_COLOURS, SENT, Picture, arrow
+from schedules import shown
 
 RANKS = len(RANK_COLOURS)
 CALLS = [("all_reduce", "ring"), ("reduce_scatter", "ring"), ("all_gather", "ring"), ("all_to_all", "direct"),
@@ -22,18 +22,9 @@ CODE = "font-family:'DejaVu Sans Mono',monospace"
 CELL, GAP = 15, 2  # pixels
 
 
-def shown(tutti, algorithm, collective):
-    """[rank][lane]: the steps as they are printed, without their numbers."""
-    command = [tutti, "show", algorithm, collective, "--ranks", str(RANKS)]
-    schedules = []
-    for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
-        if line.startswith(collective):
-            schedules.append([])
-        elif line.startswith("  lane"):
-            schedules[-1].append([])
-        elif line.startswith("    "):
-            schedules[-1][-1].append(re.sub(r"^ *\d+: ", "", line))
-    return schedules
+def schedules_of(tutti, algorithm, collective):
+    """[rank][lane][step]: these schedules have one channel."""
+    return [channel for channel, in shown(tutti, algorithm, collective, RANKS)]
 
 
 def run(schedules):
@@ -90,7 +81,7 @@ def memory(picture, left, top, holds, numbers=True):
 
 
 def collective(picture, left, top, tutti, name, algorithm, numbers=True):
-    inputs, outputs = run(shown(tutti, algorithm, name))
+    inputs, outputs = run(schedules_of(tutti, algorithm, name))
     right = memory(picture, left, top, inputs, numbers)
     middle = top + 2 * (CELL + GAP)
     arrow(picture, (right + 5, middle), (right + 27, middle), SENT, 2, 0)
@@ -137,7 +128,7 @@ def drawn(picture, left, top, schedules):
 
 def call(tutti, path):
     """A call, the schedule that serves it, and the schedule's picture."""
-    schedules = shown(tutti, "ring", "all_reduce")
+    schedules = schedules_of(tutti, "ring", "all_reduce")
     picture = Picture(760, 360)
     picture.text(12, 22, "A call on four ranks", kind="title")
     picture.text(12, 48, "tuttiAllReduce(in, out, count, tuttiFloat, tuttiSum, comm, NULL)", style=CODE + ";font-size:12px")

@@ -11,12 +11,12 @@ import json
 import math
 import pathlib
 import re
-import subprocess
 import sys
 
 sys.dont_write_bytecode = True
 from draw_performance import MARKERS, duration, read
 from picture import GREY, INK, LIGHT, RANK_COLOURS, SENT, Picture, arrow, disc
+from schedules import shown
 
 ALGORITHMS = {"parameter_server": ("parameter server", "#cc79a7", "square"),
               "all_to_all_broadcast": ("everyone broadcasts", "#56b4e9", "diamond"),
@@ -26,25 +26,13 @@ ALGORITHMS = {"parameter_server": ("parameter server", "#cc79a7", "square"),
 Step = collections.namedtuple("Step", "block adds writes")  # adds: reads a contribution; writes: (rank, connection)
 
 
-def shown(tutti, algorithm, ranks, nodes=1, only=None):
-    """[rank][channel][lane][step] of an all-reduce; only: of this rank alone."""
-    command = [tutti, "show", "all_reduce", algorithm, "--ranks", str(ranks)]
-    command += ["--nodes", str(nodes)] if nodes > 1 else []
-    command += [] if only is None else ["--rank", str(only)]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    schedules = []
-    for line in text.splitlines():
-        if line.startswith("all_reduce by"):
-            schedules.append([])
-        elif line.startswith("channel"):
-            schedules[-1].append([])
-        elif line.startswith("  lane"):
-            schedules[-1][-1].append([])
-        else:
-            block = int(re.search(r"block (\d+)", line)[1])
-            writes = [(int(to), int(by or 0)) for to, by in re.findall(r"to\((\d+)(?:, (\d+))?\)", line)]
-            schedules[-1][-1][-1].append(Step(block, "scaled in" in line, writes))
-    return schedules
+def schedules_of(tutti, algorithm, ranks, *options):
+    """[rank][channel][lane][step] of an all-reduce."""
+    def read(text):
+        writes = [(int(to), int(by or 0)) for to, by in re.findall(r"to\((\d+)(?:, (\d+))?\)", text)]
+        return Step(int(re.search(r"block (\d+)", text)[1]), "scaled in" in text, writes)
+    return [[[[read(step) for step in lane] for lane in channel] for channel in schedule]
+            for schedule in shown(tutti, algorithm, "all_reduce", ranks, *options)]
 
 
 def blocks_of(schedules):
@@ -73,7 +61,7 @@ def ways(tutti, path):
     panels = [("parameter_server", "A parameter server (rank 0)"), ("all_to_all_broadcast", "Everyone broadcasts"),
               ("ring", "A ring")]
     for place, (algorithm, title) in enumerate(panels):
-        schedules = shown(tutti, algorithm, 4)
+        schedules = schedules_of(tutti, algorithm, 4)
         middle, down = 160 + 320 * place, 142
         where = [(middle + 82 * math.cos(angle), down + 82 * math.sin(angle))
                  for angle in (math.radians(90 * rank - 135) for rank in range(4))]
@@ -117,7 +105,7 @@ def grid(picture, left, top, title, holds, moving):
 
 def ring_steps(tutti, path):
     """The ring of four ranks, step by step: whose gradients are in each block, and what is sent."""
-    lanes = [channels[0][0] for channels in shown(tutti, "ring", len(RANK_COLOURS))]
+    lanes = [channels[0][0] for channels in schedules_of(tutti, "ring", len(RANK_COLOURS))]
     ranks, steps = len(lanes), len(lanes[0])
     picture = Picture(1000, 452)
     picture.text(12, 22, "A ring of four ranks, step by step", kind="title")
@@ -151,7 +139,7 @@ def ring_steps(tutti, path):
 def layers(tutti, path):
     """Three nodes of four ranks: what goes over which link, in the two layers."""
     nodes, each = 3, 4
-    sent = traffic(shown(tutti, "two_level", nodes * each, nodes))
+    sent = traffic(schedules_of(tutti, "two_level", nodes * each, "--nodes", str(nodes)))
     picture = Picture(960, 330)
     stages = [("1. Inside nodes: sums of each quarter",
                lambda start, end, by: start // each == end // each and by == 0),
@@ -182,7 +170,7 @@ def layers(tutti, path):
 
 def trees(tutti, path):
     """The two trees of eight ranks, each with its half of the data."""
-    schedules = shown(tutti, "double_binary_tree", 8)
+    schedules = schedules_of(tutti, "double_binary_tree", 8)
     picture = Picture(960, 322)
     for tree in range(2):
         left = 20 + 480 * tree

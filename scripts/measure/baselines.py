@@ -19,7 +19,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs"))
-from draw_why_all_reduce import shown, traffic
+from draw_why_all_reduce import schedules_of, traffic
 
 FLAT = ["parameter_server", "all_to_all_broadcast", "ring", "double_binary_tree"]
 NODES = ["parameter_server", "ring", "double_binary_tree", "two_level", "two_level_tree"]
@@ -46,7 +46,8 @@ def sent(tutti, algorithm, ranks, nodes):
     alike = "tree" not in algorithm  # then rank 0 is the server, or like all others
     by_rank = collections.Counter()
     nodes = nodes if nodes < ranks else 1
-    for (rank, _, _), buffers in traffic(shown(tutti, algorithm, ranks, nodes, 0 if alike else None)).items():
+    options = ["--nodes", str(nodes)] + (["--rank", "0"] if alike else [])
+    for (rank, _, _), buffers in traffic(schedules_of(tutti, algorithm, ranks, *options)).items():
         by_rank[rank] += buffers
     return max(by_rank.values())
 
