@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 #include <limits>
 
 #include "base/report/sizes.h"
+#include "base/report/svg.h"
 
 namespace tutti::report {
 namespace {
@@ -30,9 +30,23 @@ struct Pen {
   std::string_view colour;
   std::string_view dashes;
 };
-Pen PenOf(std::size_t index) {
-  return {kColours[index % kColours.size()], index < kColours.size() ? "" : " stroke-dasharray=\"7 3\""};
-}
+Pen PenOf(std::size_t index) { return {kColours[index % kColours.size()], index < kColours.size() ? "" : "7 3"}; }
+
+constexpr std::string_view kAxis = "#1f2933";
+constexpr double kTextSize = 13;
+constexpr TextStyle kBeside{.size = kTextSize, .anchor = Anchor::start};
+constexpr TextStyle kBefore{.size = kTextSize, .anchor = Anchor::end};
+constexpr TextStyle kAround{.size = kTextSize};
+constexpr TextStyle kTitle{.size = kTextSize, .bold = true};
+constexpr TextStyle kHeading{.size = 16, .anchor = Anchor::start};
+
+// Where a panel's content lies.
+struct Frame {
+  double left;
+  double top;
+  double right() const { return left + kPanelWidth; }
+  double bottom() const { return top + kPanelHeight; }
+};
 
 struct Range {
   double low = std::numeric_limits<double>::infinity();
@@ -75,50 +89,6 @@ Range FromZero(const Range& values) {
   return {0, std::ceil(high / TickStep(high) - 1e-9) * TickStep(high), false};
 }
 
-class Drawing {
- public:
-  Drawing(double width, double height)
-      : text_(fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 "
-                          "0 {0:.0f} {1:.0f}\" font-family=\"sans-serif\" font-size=\"13\">\n"
-                          "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-                          width, height)) {}
-
-  void Line(double x1, double y1, double x2, double y2, std::string_view colour, double width,
-            std::string_view dashes = "") {
-    fmt::format_to(
-        out(), "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"{}\"{}/>\n",
-        x1, y1, x2, y2, colour, width, dashes);
-  }
-  void Text(double x, double y, std::string_view anchor, const std::string& text, std::string_view more = "") {
-    fmt::format_to(out(), "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y, anchor, more,
-                   EscapeXml(text));
-  }
-  void Polyline(const std::vector<std::pair<double, double>>& points, const Pen& pen, bool line) {
-    if (line) Join(points, pen);
-    if (line && points.size() > kMarkedPoints) return;
-    for (const auto& [x, y] : points) {
-      fmt::format_to(out(), "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"/>\n", x, y, line ? 3 : 5,
-                     pen.colour);
-    }
-  }
-  // Everything that is drawn from Begin to End lies this much lower.
-  void BeginLower(double by) { fmt::format_to(out(), "<g transform=\"translate(0 {:.1f})\">\n", by); }
-  void EndLower() { text_ += "</g>\n"; }
-  std::string Finish() { return text_ + "</svg>\n"; }
-
- private:
-  void Join(const std::vector<std::pair<double, double>>& points, const Pen& pen) {
-    fmt::format_to(out(),
-                   "<polyline fill=\"none\" stroke-width=\"2\" stroke-linejoin=\"round\" stroke=\"{}\"{} points=\"",
-                   pen.colour, pen.dashes);
-    for (const auto& [x, y] : points) fmt::format_to(out(), "{:.1f},{:.1f} ", x, y);
-    text_ += "\"/>\n";
-  }
-  std::back_insert_iterator<std::string> out() { return std::back_inserter(text_); }
-
-  std::string text_;
-};
-
 // Every power of two within, thinned to at most eight so that the labels do not touch.
 std::vector<double> PowersOfTwo(const Range& along) {
   constexpr int kMost = 8;
@@ -140,12 +110,11 @@ std::string ValueLabel(double value) {
   return value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:g}", value);
 }
 
-void DrawVerticalScale(Drawing& drawing, double left, const Range& values) {
-  const double right = left + kPanelWidth;
-  const auto y_of = [&](double value) { return kTop + (1 - values.Place(value)) * kPanelHeight; };
+void DrawVerticalScale(Svg& svg, const Frame& frame, const Range& values) {
+  const auto y_of = [&](double value) { return frame.top + (1 - values.Place(value)) * kPanelHeight; };
   const auto mark = [&](double value) {
-    drawing.Line(left, y_of(value), right, y_of(value), "#bbbbbb", 1);
-    drawing.Text(left - 8, y_of(value) + 4.5, "end", ValueLabel(value));
+    svg.Line({frame.left, y_of(value)}, {frame.right(), y_of(value)}, "#bbbbbb", 1);
+    svg.Text({frame.left - 8, y_of(value)}, ValueLabel(value), kBefore);
   };
   if (!values.logarithmic) {
     std::ranges::for_each(StepsFromZero(values), mark);
@@ -153,25 +122,32 @@ void DrawVerticalScale(Drawing& drawing, double left, const Range& values) {
   }
   for (double decade = values.low; decade <= values.high * 1.001; decade *= 10) {
     for (int minor = 2; minor < 10 && decade * minor < values.high; ++minor) {
-      drawing.Line(left, y_of(decade * minor), right, y_of(decade * minor), "#eeeeee", 0.6);
+      svg.Line({frame.left, y_of(decade * minor)}, {frame.right(), y_of(decade * minor)}, "#eeeeee", 0.6);
     }
     mark(decade);
   }
 }
 
-void DrawAxes(Drawing& drawing, double left, const Chart& chart, const Panel& panel, const Range& along,
+void DrawAxes(Svg& svg, const Frame& frame, const Chart& chart, const Panel& panel, const Range& along,
               const Range& values) {
-  const double bottom = kTop + kPanelHeight;
-  DrawVerticalScale(drawing, left, values);
+  DrawVerticalScale(svg, frame, values);
   for (const double tick : along.logarithmic ? PowersOfTwo(along) : StepsFromZero(along)) {
-    const double x = left + along.Place(tick) * kPanelWidth;
-    drawing.Line(x, kTop, x, bottom, "#dddddd", 0.8);
-    drawing.Text(x, bottom + 19, "middle", chart.bytes ? FormatSize(static_cast<std::size_t>(tick)) : ValueLabel(tick));
+    const double x = frame.left + along.Place(tick) * kPanelWidth;
+    svg.Line({x, frame.top}, {x, frame.bottom()}, "#dddddd", 0.8);
+    svg.Text({x, frame.bottom() + 15}, chart.bytes ? FormatSize(static_cast<std::size_t>(tick)) : ValueLabel(tick),
+             kAround);
   }
-  drawing.Line(left, kTop, left, bottom, "black", 1);
-  drawing.Line(left, bottom, left + kPanelWidth, bottom, "black", 1);
-  drawing.Text(left + kPanelWidth / 2, bottom + 41, "middle", chart.horizontal);
-  drawing.Text(left + kPanelWidth / 2, kTop - 12, "middle", panel.title, " font-weight=\"bold\"");
+  svg.Line({frame.left, frame.top}, {frame.left, frame.bottom()}, kAxis, 1);
+  svg.Line({frame.left, frame.bottom()}, {frame.right(), frame.bottom()}, kAxis, 1);
+  svg.Text({frame.left + kPanelWidth / 2, frame.bottom() + 37}, chart.horizontal, kAround);
+  svg.Text({frame.left + kPanelWidth / 2, frame.top - 16}, panel.title, kTitle);
+}
+
+void DrawCurve(Svg& svg, const std::vector<Point>& points, const Pen& pen, bool line) {
+  constexpr double kLineWidth = 2;
+  if (line) svg.Polyline(points, pen.colour, kLineWidth, pen.dashes);
+  if (line && points.size() > kMarkedPoints) return;
+  for (const Point& point : points) svg.Circle(point, line ? 3 : 5, pen.colour);
 }
 
 constexpr double kSwatch = 26;  // of the legend
@@ -179,7 +155,7 @@ constexpr double kLegendLine = 18;
 constexpr int kUsualLegendLines = 2;  // that kTop has room for
 
 struct Legend {
-  std::vector<std::pair<double, double>> places;  // by curve
+  std::vector<Point> places;  // by curve
   int lines = 1;
 };
 
@@ -193,47 +169,32 @@ Legend LayOutLegend(const Panel& panel, double right) {
       x = kLeft;
       ++legend.lines;
     }
-    legend.places.emplace_back(x, (legend.lines - 1) * kLegendLine);
+    legend.places.push_back({x, (legend.lines - 1) * kLegendLine});
     x += width;
   }
   const double top = legend.lines > 1 ? 42 : 50;
-  for (auto& place : legend.places) place.second += top;
+  for (auto& place : legend.places) place.y += top;
   return legend;
 }
 
-void DrawLegend(Drawing& drawing, const Legend& legend, const Panel& panel) {
+void DrawLegend(Svg& svg, const Legend& legend, const Panel& panel) {
   for (std::size_t i = 0; i < panel.curves.size(); ++i) {
     const auto [x, y] = legend.places[i];
-    drawing.Line(x, y, x + kSwatch, y, PenOf(i).colour, 3, PenOf(i).dashes);
-    drawing.Text(x + kSwatch + 6, y + 4.5, "start", panel.curves[i].name);
+    svg.Line({x, y}, {x + kSwatch, y}, PenOf(i).colour, 3, PenOf(i).dashes);
+    svg.Text({x + kSwatch + 6, y}, panel.curves[i].name, kBeside);
   }
 }
 
 }  // namespace
-
-std::string EscapeXml(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&': escaped += "&amp;"; break;
-      case '<': escaped += "&lt;"; break;
-      case '>': escaped += "&gt;"; break;
-      case '"': escaped += "&quot;"; break;
-      case '\'': escaped += "&apos;"; break;
-      default: escaped += c;
-    }
-  }
-  return escaped;
-}
 
 std::string Draw(const Chart& chart) {
   const auto count = static_cast<double>(chart.panels.size());
   const double width = kLeft + count * kPanelWidth + (count - 1) * kGap + 30;
   const Legend legend = chart.panels.empty() ? Legend{} : LayOutLegend(chart.panels.front(), width);
   const double lower = std::max(0, legend.lines - kUsualLegendLines) * kLegendLine;
-  Drawing drawing(width, lower + kTop + kPanelHeight + kBottom);
-  drawing.Text(kLeft, 26, "start", chart.heading, " font-size=\"16\"");
-  if (!chart.panels.empty()) DrawLegend(drawing, legend, chart.panels.front());
+  Svg svg;
+  svg.Text({kLeft, 21}, chart.heading, kHeading);
+  if (!chart.panels.empty()) DrawLegend(svg, legend, chart.panels.front());
   Range along;
   for (const Panel& panel : chart.panels) {
     for (const Curve& curve : panel.curves) {
@@ -242,27 +203,26 @@ std::string Draw(const Chart& chart) {
   }
   if (along.empty()) along = {1, 1024};
   if (!chart.logarithmic) along = {0, along.high, false};
-  double left = kLeft;
-  if (lower > 0) drawing.BeginLower(lower);
+  Frame frame{kLeft, kTop + lower};
   for (const Panel& panel : chart.panels) {
     Range values;
     for (const Curve& curve : panel.curves) {
       for (const auto& point : curve.points) values.Include(point.second);
     }
     values = panel.logarithmic ? Decades(values) : FromZero(values);
-    DrawAxes(drawing, left, chart, panel, along, values);
+    DrawAxes(svg, frame, chart, panel, along, values);
     // The first curve is the subject: drawn last, on top.
     for (std::size_t i = panel.curves.size(); i-- > 0;) {
-      std::vector<std::pair<double, double>> placed;
+      std::vector<Point> placed;
       for (const auto& [at, value] : panel.curves[i].points) {
-        placed.emplace_back(left + along.Place(at) * kPanelWidth, kTop + (1 - values.Place(value)) * kPanelHeight);
+        placed.push_back(
+            {frame.left + along.Place(at) * kPanelWidth, frame.top + (1 - values.Place(value)) * kPanelHeight});
       }
-      drawing.Polyline(placed, PenOf(i), panel.curves[i].line);
+      DrawCurve(svg, placed, PenOf(i), panel.curves[i].line);
     }
-    left += kPanelWidth + kGap;
+    frame.left += kPanelWidth + kGap;
   }
-  if (lower > 0) drawing.EndLower();
-  return drawing.Finish();
+  return svg.Document(width, lower + kTop + kPanelHeight + kBottom);
 }
 
 }  // namespace tutti::report

@@ -29,7 +29,4 @@ struct Chart {
 
 std::string Draw(const Chart& chart);
 
-// Escapes the five characters that have a meaning in XML.
-std::string EscapeXml(const std::string& text);
-
 }  // namespace tutti::report

@@ -24,7 +24,7 @@ CELL, GAP = 15, 2  # pixels
 
 def schedules_of(tutti, algorithm, collective):
     """[rank][lane][step]: these schedules have one channel."""
-    return [channel for channel, in shown(tutti, algorithm, collective, RANKS)]
+    return [channel for channel, in shown(tutti, collective, algorithm, RANKS)]
 
 
 def run(schedules):

@@ -32,7 +32,7 @@ def schedules_of(tutti, algorithm, ranks, *options):
         writes = [(int(to), int(by or 0)) for to, by in re.findall(r"to\((\d+)(?:, (\d+))?\)", text)]
         return Step(int(re.search(r"block (\d+)", text)[1]), "scaled in" in text, writes)
     return [[[[read(step) for step in lane] for lane in channel] for channel in schedule]
-            for schedule in shown(tutti, algorithm, "all_reduce", ranks, *options)]
+            for schedule in shown(tutti, "all_reduce", algorithm, ranks, *options)]
 
 
 def blocks_of(schedules):

@@ -3,9 +3,9 @@ import re
 import subprocess
 
 
-def shown(tutti, algorithm, collective, ranks, *options):
+def shown(tutti, collective, algorithm, ranks, *options):
     """[rank][channel][lane][step]: the steps' texts, without their numbers."""
-    command = [tutti, "show", algorithm, collective, "--ranks", str(ranks), *options]
+    command = [tutti, "show", collective, algorithm, "--ranks", str(ranks), *options]
     schedules = []
     for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
         if line.startswith(collective):

@@ -29,6 +29,14 @@ grep -q '</svg>' "$scratch/machine.svg"
 sed -i '1d' "$scratch/told" # the file's name
 diff "$scratch/told" <("$tutti" topo --topo "$scratch/again.xml" --nodes 2 --rings | sed '1d')
 
+# The picture of prices has a curve for each algorithm that has a price.
+"$tutti" explain all_reduce 1M --ranks 8 --plot "$scratch/prices" >"$scratch/explained"
+grep -oE '^ +[0-9.]+ us  [a-z_]+,' "$scratch/explained" | awk '{print $3}' | tr -d , >"$scratch/priced"
+[ "$(wc -l <"$scratch/priced")" -ge 4 ] || { cat "$scratch/explained" && exit 1; }
+while read -r algorithm; do
+  grep -q ">$algorithm</text>" "$scratch/prices" || { echo "explain --plot draws no curve of $algorithm" && exit 1; }
+done <"$scratch/priced"
+
 # Ranks that share a GPU: every cell has a time, and a GPU that is not known is refused.
 "$tutti" predict --one-gpu h100 --ranks 2 -b 8 -e 4K >"$scratch/predicted.csv"
 [ "$(grep -cE '^[a-z_]+,2,(8|64|512|4096),[0-9]+\.[0-9]+,[a-z_]+,[0-9]+,(line|bulk),[0-9]+$' "$scratch/predicted.csv")" -eq 32 ] ||

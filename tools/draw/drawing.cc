@@ -6,12 +6,17 @@
 #include <cmath>
 
 #include "base/number_ranges.h"
+#include "base/report/svg.h"
 #include "tools/draw/host_layout.h"
 #include "tools/draw/matrix.h"
 #include "tools/draw/ring_drawing.h"
-#include "tools/draw/svg.h"
 
 namespace tutti::tools {
+
+using report::Anchor;
+using report::Point;
+using report::Svg;
+using report::TextStyle;
 namespace {
 
 constexpr double kMargin = 28;

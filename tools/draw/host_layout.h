@@ -9,10 +9,12 @@
 #include <map>
 #include <vector>
 
-#include "tools/draw/svg.h"
+#include "base/report/svg.h"
 #include "topology/graph/system.h"
 
 namespace tutti::tools {
+
+using report::Box;
 
 struct HostLayout {
   std::map<int, Box> boxes = {};     // by device: CPUs, switches, GPUs, NICs

@@ -11,6 +11,8 @@
 #include "topology/graph/rails.h"
 
 namespace tutti::tools {
+
+using report::Anchor;
 namespace {
 
 constexpr double kHeading = 30;

@@ -4,10 +4,14 @@
 // Thread-safety: the picture's.
 #pragma once
 
+#include "base/report/svg.h"
 #include "tools/draw/drawing.h"
-#include "tools/draw/svg.h"
 
 namespace tutti::tools {
+
+using report::Box;
+using report::Point;
+using report::Svg;
 
 // Draws with the upper left corner at `corner`, and returns the covered area.
 Box DrawRings(Svg& svg, const topology::System& system, int host, const RingPicture& picture, Point corner);

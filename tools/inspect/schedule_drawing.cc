@@ -9,9 +9,15 @@
 #include <vector>
 
 #include "algorithms/schedule/ways.h"
-#include "tools/draw/svg.h"
+#include "base/report/svg.h"
 
 namespace tutti::tools {
+
+using report::Anchor;
+using report::Box;
+using report::Point;
+using report::Svg;
+using report::TextStyle;
 namespace {
 
 // In points.

@@ -8,6 +8,7 @@
 
 #include "algorithms/builders/records.h"
 #include "base/error.h"
+#include "base/files/files.h"
 #include "base/files/json.h"
 #include "base/report/progress.h"
 #include "base/report/sizes.h"
@@ -15,6 +16,7 @@
 #include "tools/commands.h"
 #include "tools/json.h"
 #include "tools/simulator/target.h"
+#include "tools/tuning/explain_plot.h"
 
 namespace tutti::tools {
 namespace {
@@ -27,6 +29,7 @@ struct ExplainOptions {
   bool low_precision = false;
   bool deterministic = false;
   bool json = false;
+  std::string plot;
 };
 
 std::string Describe(const TargetOptions& options, int nranks, const std::string& calibration) {
@@ -76,16 +79,26 @@ void ExplainOne(const ExplainOptions& options) {
   if (!target.gpus) calibration = tuner::LoadCalibration(options.target.calibration, options.target.cores);
   const bool measured =
       options.target.host.empty() && !target.gpus && tuning.one_host && calibration.TableFor(tuning, table);
+  const auto complete = [&](const cost_model::Kind& kind) {
+    if (!table.Has(kind)) table.Set(kind, tuner.MakeRow(kind));
+  };
+  const schedule::Collective collective = cost_model::ParseCollective(options.collective);
+  const cost_model::Kind kind{collective, options.low_precision && schedule::IsReducing(collective)};
+  if (!options.plot.empty()) {
+    complete(kind);
+    const auto heading =
+        fmt::format("{}, {}", cost_model::ToString(kind), Describe(options.target, tuning.nranks, calibration.name));
+    WriteFile(options.plot, DrawPrices(tuner, table, kind, heading));
+    if (options.size.empty()) return;
+  }
   if (options.size.empty()) {
     tuner.Complete(table, options.target.cores);
     progress.Clear();
     fmt::print("{}", table.ToJson(tuning));
     return;
   }
-  const schedule::Collective collective = cost_model::ParseCollective(options.collective);
-  const cost_model::Kind kind{collective, options.low_precision && schedule::IsReducing(collective)};
   const std::size_t bytes = report::ParseSize(options.size);
-  if (!table.Has(kind)) table.Set(kind, tuner.MakeRow(kind));
+  complete(kind);
   const auto& chosen = table.At(kind, bytes).candidate;
   const auto explained = options.json ? JsonText(Explained(tuner, kind, bytes, chosen, measured))
                                       : tuner::Explain(tuner, kind, bytes, chosen);
@@ -110,6 +123,7 @@ void AddExplain(CLI::App& app) {
   command->add_option("--algo", options->algorithm, "algorithms to force, like TUTTI_ALGO");
   command->add_flag("--low-precision", options->low_precision, "a low-precision type, whose partial sums are rounded");
   command->add_flag("--deterministic", options->deterministic, "deterministic mode, like TUTTI_DETERMINISTIC");
+  command->add_option("--plot", options->plot, "draw every algorithm's predicted time over the size (SVG)");
   AddJsonFlag(*command, options->json);
   command->callback([options] { ExplainOne(*options); });
 }

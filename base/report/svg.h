@@ -6,8 +6,9 @@
 #include <pugixml.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
-namespace tutti::tools {
+namespace tutti::report {
 
 struct Point {
   double x = 0;
@@ -39,7 +40,10 @@ class Svg {
   Svg();
 
   void Rectangle(const Box& box, std::string_view fill, std::string_view stroke);
-  void Line(Point from, Point to, std::string_view color, double width);
+  void Line(Point from, Point to, std::string_view color, double width, std::string_view dashes = "");
+  // Through all points.
+  void Polyline(const std::vector<Point>& points, std::string_view color, double width, std::string_view dashes = "");
+  void Circle(Point center, double radius, std::string_view fill);
   // Draws a cubic curve, which leaves towards the first control point and arrives from the second one, with an
   // arrowhead at its end if `arrow`.
   void Curve(Point from, Point control1, Point control2, Point to, std::string_view color, double width,
@@ -57,4 +61,4 @@ class Svg {
   pugi::xml_node root_;
 };
 
-}  // namespace tutti::tools
+}  // namespace tutti::report

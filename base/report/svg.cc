@@ -1,12 +1,13 @@
-#include "tools/draw/svg.h"
+#include "base/report/svg.h"
 
 #include <fmt/format.h>
 
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <sstream>
 
-namespace tutti::tools {
+namespace tutti::report {
 namespace {
 
 constexpr double kCorner = 5;
@@ -16,6 +17,13 @@ constexpr double kArrowHalfWidth = 3.2;
 constexpr double kTextDrop = 0.35;
 
 std::string Number(double value) { return fmt::format("{:.7g}", std::round(value * 100) / 100); }
+
+void SetStroke(pugi::xml_node node, std::string_view color, double width, std::string_view dashes) {
+  node.append_attribute("fill") = "none";
+  node.append_attribute("stroke") = std::string(color).c_str();
+  node.append_attribute("stroke-width") = Number(width).c_str();
+  if (!dashes.empty()) node.append_attribute("stroke-dasharray") = std::string(dashes).c_str();
+}
 
 }  // namespace
 
@@ -34,7 +42,31 @@ void Svg::Rectangle(const Box& box, std::string_view fill, std::string_view stro
   node.append_attribute("stroke") = std::string(stroke).c_str();
 }
 
-void Svg::Line(Point from, Point to, std::string_view color, double width) { Curve(from, from, to, to, color, width); }
+void Svg::Line(Point from, Point to, std::string_view color, double width, std::string_view dashes) {
+  pugi::xml_node node = Shape("line");
+  node.append_attribute("x1") = Number(from.x).c_str();
+  node.append_attribute("y1") = Number(from.y).c_str();
+  node.append_attribute("x2") = Number(to.x).c_str();
+  node.append_attribute("y2") = Number(to.y).c_str();
+  SetStroke(node, color, width, dashes);
+}
+
+void Svg::Polyline(const std::vector<Point>& points, std::string_view color, double width, std::string_view dashes) {
+  std::string text;
+  for (const Point& point : points)
+    fmt::format_to(std::back_inserter(text), "{},{} ", Number(point.x), Number(point.y));
+  pugi::xml_node node = Shape("polyline");
+  node.append_attribute("points") = text.c_str();
+  SetStroke(node, color, width, dashes);
+}
+
+void Svg::Circle(Point center, double radius, std::string_view fill) {
+  pugi::xml_node node = Shape("circle");
+  node.append_attribute("cx") = Number(center.x).c_str();
+  node.append_attribute("cy") = Number(center.y).c_str();
+  node.append_attribute("r") = Number(radius).c_str();
+  node.append_attribute("fill") = std::string(fill).c_str();
+}
 
 void Svg::Curve(Point from, Point control1, Point control2, Point to, std::string_view color, double width,
                 bool arrow) {
@@ -57,9 +89,7 @@ void Svg::Curve(Point from, Point control1, Point control2, Point to, std::strin
       fmt::format("M{} {} C{} {} {} {} {} {}", Number(from.x), Number(from.y), Number(control1.x), Number(control1.y),
                   Number(control2.x), Number(control2.y), Number(end.x), Number(end.y))
           .c_str();
-  node.append_attribute("fill") = "none";
-  node.append_attribute("stroke") = std::string(color).c_str();
-  node.append_attribute("stroke-width") = Number(width).c_str();
+  SetStroke(node, color, width, "");
 }
 
 void Svg::Text(Point at, const std::string& text, const TextStyle& style) {
@@ -97,4 +127,4 @@ std::string Svg::Document(double width, double height) const {
   return out.str();
 }
 
-}  // namespace tutti::tools
+}  // namespace tutti::report
