@@ -18,6 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "doc_blocks"))
 import blocks  # noqa: E402
 
 PAGE = "docs/adding-an-algorithm.md"
+PICTURE = "docs/pictures/adding_an_algorithm.svg"
 COMPILED = ("algorithms/builders/bidirectional_ring.cc", "algorithms/builders/records.cc")
 
 
@@ -54,7 +55,7 @@ def configure_with(orphan: str) -> None:
 
 def follow(whole: bool) -> None:
     """Does what each block of the page says."""
-    printed = ""
+    printed, picture = "", pathlib.Path(PICTURE).read_bytes()
     for block in blocks.of(pathlib.Path(PAGE).read_text(encoding="utf-8")):
         if block.has("file"):
             pathlib.Path(block.one("file")).write_text(block.text, encoding="utf-8")
@@ -68,6 +69,8 @@ def follow(whole: bool) -> None:
             missing = [line for line in block.text.split("\n") if line.strip() not in printed]
             if missing:
                 sys.exit(f"{PAGE}, line {block.line}: these lines were not printed: {missing}")
+    if pathlib.Path(PICTURE).read_bytes() != picture:
+        sys.exit(f"{PICTURE} is not what the page's command draws")
     for file in [] if whole else COMPILED:
         run(["c++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I.", "-Iinclude", file])
         print(f"{file} compiles")
