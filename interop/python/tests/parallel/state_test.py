@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import pathlib
 import signal
 import threading
 import time
@@ -51,6 +52,17 @@ def test_draw(tmp_path):
     assert drawn[1].splitlines()[1:4] == ["           replica 0", "stage 0    [  0 1* ]", "stage 1    [  2  3 ]"]
     picture = (tmp_path / "3.svg").read_text(encoding="utf-8")
     assert picture.count(">stage ") == 2 and picture.count("<rect") == 1 + 2 + 4
+
+
+def picture_of_the_page(comm, folder):
+    with tp.initialize(comm, tensor_parallel_size=2, pipeline_parallel_size=2, enable_expert_parallel=True) as p:
+        p.draw(os.path.join(folder, f"{comm.rank}.svg"))
+
+
+def test_the_picture_of_the_page(tmp_path):
+    ranks.run(8, picture_of_the_page, str(tmp_path))
+    page = pathlib.Path(__file__).parents[3] / "docs/pictures/parallel_ranks.svg"
+    assert page.read_text(encoding="utf-8") == (tmp_path / "0.svg").read_text(encoding="utf-8")
 
 
 def misfits(comm):
