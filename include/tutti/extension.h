@@ -114,11 +114,47 @@ typedef struct {
  * the next call on comm; calls of a group with several communicators do not make it. */
 TUTTI_API tuttiResult_t tuttiCommOnWait(tuttiComm_t comm, void (*waiting)(void* context), void* context);
 
+/* Where a library on top was called, for messages. */
+typedef struct {
+  uint64_t key;     /* equal for equal texts, and below 2^63, such as a hash of the text. Without a text, the address to
+                     * which the library's function returns: messages then name the line, or the function, there. */
+  const char* text; /* "train.py:41 in step", or NULL; good until tuttiCallSiteEnd() */
+} tuttiCallSite_t;
+
+/* This thread's calls until tuttiCallSiteEnd() count as made there, and not where the library makes them. Returns 0, and
+ * has no effect, if a library further out has named its own caller: that is nearer to the user. Otherwise 1. */
+TUTTI_API int tuttiCallSiteBegin(const tuttiCallSite_t* site);
+TUTTI_API void tuttiCallSiteEnd(void);
+
 /* Registers the hooks for the rest of the process; the struct is copied. `setting` has an effect only before the first
  * other call of the library. tuttiInvalidUsage: there are some already. */
 TUTTI_API tuttiResult_t tuttiExtend(const tuttiExtension_t* extension);
 
 #ifdef __cplusplus
 }
+
+namespace tutti {
+
+/* tuttiCallSiteBegin and tuttiCallSiteEnd, as an object's life. */
+class CallsFrom {
+ public:
+  /* NULL has no effect. */
+  explicit CallsFrom(const tuttiCallSite_t* site) : begun_(tuttiCallSiteBegin(site) != 0) {}
+  /* For an object in a function that programs call: the site is where they do. */
+  [[gnu::always_inline]] CallsFrom() {
+    const tuttiCallSite_t caller = {reinterpret_cast<uint64_t>(__builtin_return_address(0)), nullptr};
+    begun_ = tuttiCallSiteBegin(&caller) != 0;
+  }
+  ~CallsFrom() {
+    if (begun_) tuttiCallSiteEnd();
+  }
+  CallsFrom(const CallsFrom&) = delete;
+  CallsFrom& operator=(const CallsFrom&) = delete;
+
+ private:
+  bool begun_;
+};
+
+} /* namespace tutti */
 #endif
 #endif /* TUTTI_EXTENSION_H_ */

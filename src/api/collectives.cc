@@ -2,6 +2,7 @@
 #include "base/extension.h"
 #include "base/numbers/datatype.h"
 #include "src/api/arguments.h"
+#include "src/api/site.h"
 #include "src/calls/group.h"
 #include "src/calls/repeat.h"
 
@@ -17,20 +18,17 @@ namespace {
   return result;
 }
 
-// Checks with `check(caller)` and submits. Every call that moves data enters here. `plain`: the same arguments, if a
-// repetition of them can be recognised; a repetition is not checked again.
+// Checks with `check(caller)` and submits. Every call that moves data enters here, unless it repeats an earlier one.
+// `site`: CurrentSite().
 template <typename Check>
-tuttiResult_t Call(tuttiComm* handle, tuttiStream_t stream, const plan::PlainCall* plain, Check&& check) noexcept {
-  if (plain != nullptr) {
-    if (const auto result = calls::SubmitAgain(handle, *plain, stream)) return *result;
-  }
+tuttiResult_t Call(tuttiComm* handle, tuttiStream_t stream, std::uint64_t site, Check&& check) noexcept {
   return calls::GuardCall(handle, [&] {
     const calls::Operating operating(handle);
     const Caller caller{handle->rank.load(std::memory_order_relaxed), handle->nranks.load(std::memory_order_relaxed)};
     if (const auto* const made = handle->communicator.get(); made != nullptr && made->observer() != nullptr)
         [[unlikely]]
-      return SubmitObserved(*handle, check(caller), stream, made->observer());
-    return calls::Submit(*handle, check(caller), stream);
+      return SubmitObserved(*handle, WithSite(check(caller), site), stream, made->observer());
+    return calls::Submit(*handle, WithSite(check(caller), site), stream);
   });
 }
 
@@ -55,20 +53,27 @@ plan::Operation WithUserOp(plan::Operation operation, const calls::UserOp& user,
 
 // `check(caller, op)` for collectives that reduce.
 template <typename Check>
-tuttiResult_t Reducing(tuttiComm* handle, tuttiStream_t stream, const plan::PlainCall* plain, tuttiRedOp_t op,
+tuttiResult_t Reducing(tuttiComm* handle, tuttiStream_t stream, std::uint64_t site, tuttiRedOp_t op,
                        tuttiDataType_t type, Check&& check) {
-  return Call(handle, stream, plain, [&](const Caller& caller) {
+  return Call(handle, stream, site, [&](const Caller& caller) {
     const auto user = UserOpOf(handle, op);
     return user ? WithUserOp(check(caller, tuttiSum), *user, type) : check(caller, op);
   });
 }
 
-tuttiResult_t Plain(tuttiComm* handle, tuttiStream_t stream, const plan::PlainCall& call) {
-  return Reducing(handle, stream, &call, call.op, call.type, [&](const Caller& caller, tuttiRedOp_t op) {
+// Not inlined, because a repetition shall not prepare it.
+[[gnu::noinline]] tuttiResult_t PlainAnew(tuttiComm* handle, tuttiStream_t stream, const plan::PlainCall& call) {
+  return Reducing(handle, stream, call.site, call.op, call.type, [&](const Caller& caller, tuttiRedOp_t op) {
     plan::PlainCall plain = call;
     plain.op = op;
     return CheckedCollective(caller, plain);
   });
+}
+
+// A repetition is not checked again.
+tuttiResult_t Plain(tuttiComm* handle, tuttiStream_t stream, const plan::PlainCall& call) {
+  if (const auto result = calls::SubmitAgain(handle, call, stream)) return *result;
+  return PlainAnew(handle, stream, call);
 }
 
 // Runs what closes a group of this thread, between the extension's hooks.
@@ -92,58 +97,65 @@ using namespace tutti::api;  // NOLINT
 
 tuttiResult_t tuttiAllReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
                              tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
-  return Plain(comm, stream, {schedule::Collective::all_reduce, sendbuff, recvbuff, count, datatype, op});
+  return Plain(comm, stream,
+               {schedule::Collective::all_reduce, sendbuff, recvbuff, count, datatype, op, 0, CallersSite()});
 }
 
 tuttiResult_t tuttiReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, tuttiRedOp_t op,
                           int root, tuttiComm_t comm, tuttiStream_t stream) {
-  return Plain(comm, stream, {schedule::Collective::reduce, sendbuff, recvbuff, count, datatype, op, root});
+  return Plain(comm, stream,
+               {schedule::Collective::reduce, sendbuff, recvbuff, count, datatype, op, root, CallersSite()});
 }
 
 tuttiResult_t tuttiReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, tuttiDataType_t datatype,
                                  tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
-  return Plain(comm, stream, {schedule::Collective::reduce_scatter, sendbuff, recvbuff, recvcount, datatype, op});
+  return Plain(comm, stream,
+               {schedule::Collective::reduce_scatter, sendbuff, recvbuff, recvcount, datatype, op, 0, CallersSite()});
 }
 
 tuttiResult_t tuttiReduceScatterV(const void* sendbuff, void* recvbuff, const size_t* recvcounts,
                                   tuttiDataType_t datatype, tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
-  return Reducing(comm, stream, nullptr, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
+  return Reducing(comm, stream, CallersSite(), op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
     return CheckedReduceScatterV(caller, {sendbuff, recvbuff, 0, datatype}, recvcounts, plain);
   });
 }
 
 tuttiResult_t tuttiBroadcast(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, int root,
                              tuttiComm_t comm, tuttiStream_t stream) {
-  return Plain(comm, stream, {schedule::Collective::broadcast, sendbuff, recvbuff, count, datatype, tuttiSum, root});
+  return Plain(comm, stream,
+               {schedule::Collective::broadcast, sendbuff, recvbuff, count, datatype, tuttiSum, root, CallersSite()});
 }
 
 tuttiResult_t tuttiBcast(void* buff, size_t count, tuttiDataType_t datatype, int root, tuttiComm_t comm,
                          tuttiStream_t stream) {
-  return tuttiBroadcast(buff, buff, count, datatype, root, comm, stream);
+  return Plain(comm, stream,
+               {schedule::Collective::broadcast, buff, buff, count, datatype, tuttiSum, root, CallersSite()});
 }
 
 tuttiResult_t tuttiAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, tuttiDataType_t datatype,
                              tuttiComm_t comm, tuttiStream_t stream) {
-  return Plain(comm, stream, {schedule::Collective::all_gather, sendbuff, recvbuff, sendcount, datatype});
+  return Plain(comm, stream,
+               {schedule::Collective::all_gather, sendbuff, recvbuff, sendcount, datatype, tuttiSum, 0, CallersSite()});
 }
 
 tuttiResult_t tuttiAllGatherV(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t* recvcounts,
                               const size_t* recvdispls, tuttiDataType_t datatype, tuttiComm_t comm,
                               tuttiStream_t stream) {
-  return Call(comm, stream, nullptr, [&](const Caller& caller) {
+  return Call(comm, stream, CallersSite(), [&](const Caller& caller) {
     return CheckedAllGatherV(caller, {sendbuff, recvbuff, sendcount, datatype}, recvcounts, recvdispls);
   });
 }
 
 tuttiResult_t tuttiAlltoAll(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
                             tuttiComm_t comm, tuttiStream_t stream) {
-  return Plain(comm, stream, {schedule::Collective::all_to_all, sendbuff, recvbuff, count, datatype});
+  return Plain(comm, stream,
+               {schedule::Collective::all_to_all, sendbuff, recvbuff, count, datatype, tuttiSum, 0, CallersSite()});
 }
 
 tuttiResult_t tuttiAlltoAllV(const void* sendbuff, const size_t* sendcounts, const size_t* senddispls, void* recvbuff,
                              const size_t* recvcounts, const size_t* recvdispls, tuttiDataType_t datatype,
                              tuttiComm_t comm, tuttiStream_t stream) {
-  return Call(comm, stream, nullptr, [&](const Caller& caller) {
+  return Call(comm, stream, CallersSite(), [&](const Caller& caller) {
     return CheckedAllToAllV(caller, {sendbuff, recvbuff, 0, datatype}, sendcounts, senddispls, recvcounts, recvdispls);
   });
 }
@@ -151,7 +163,7 @@ tuttiResult_t tuttiAlltoAllV(const void* sendbuff, const size_t* sendcounts, con
 tuttiResult_t tuttiAllGatherTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout, void* recvbuff,
                                    const tuttiTensorLayout_t* recvlayout, int dim, tuttiDataType_t datatype,
                                    tuttiComm_t comm, tuttiStream_t stream) {
-  return Call(comm, stream, nullptr, [&](const Caller& caller) {
+  return Call(comm, stream, CallersSite(), [&](const Caller& caller) {
     return CheckedAllGatherTensor(caller, {sendbuff, sendlayout, recvbuff, recvlayout, datatype}, dim);
   });
 }
@@ -159,7 +171,7 @@ tuttiResult_t tuttiAllGatherTensor(const void* sendbuff, const tuttiTensorLayout
 tuttiResult_t tuttiReduceScatterTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout, void* recvbuff,
                                        const tuttiTensorLayout_t* recvlayout, int dim, tuttiDataType_t datatype,
                                        tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
-  return Reducing(comm, stream, nullptr, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
+  return Reducing(comm, stream, CallersSite(), op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
     return CheckedReduceScatterTensor(caller, {sendbuff, sendlayout, recvbuff, recvlayout, datatype}, dim, plain);
   });
 }
@@ -167,35 +179,37 @@ tuttiResult_t tuttiReduceScatterTensor(const void* sendbuff, const tuttiTensorLa
 tuttiResult_t tuttiAlltoAllTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout, int senddim,
                                   void* recvbuff, const tuttiTensorLayout_t* recvlayout, int recvdim,
                                   tuttiDataType_t datatype, tuttiComm_t comm, tuttiStream_t stream) {
-  return Call(comm, stream, nullptr, [&](const Caller& caller) {
+  return Call(comm, stream, CallersSite(), [&](const Caller& caller) {
     return CheckedAllToAllTensor(caller, {sendbuff, sendlayout, recvbuff, recvlayout, datatype}, senddim, recvdim);
   });
 }
 
 tuttiResult_t tuttiGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, int root,
                           tuttiComm_t comm, tuttiStream_t stream) {
-  return Plain(comm, stream, {schedule::Collective::gather, sendbuff, recvbuff, count, datatype, tuttiSum, root});
+  return Plain(comm, stream,
+               {schedule::Collective::gather, sendbuff, recvbuff, count, datatype, tuttiSum, root, CallersSite()});
 }
 
 tuttiResult_t tuttiScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, int root,
                            tuttiComm_t comm, tuttiStream_t stream) {
-  return Plain(comm, stream, {schedule::Collective::scatter, sendbuff, recvbuff, count, datatype, tuttiSum, root});
+  return Plain(comm, stream,
+               {schedule::Collective::scatter, sendbuff, recvbuff, count, datatype, tuttiSum, root, CallersSite()});
 }
 
 tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream) {
-  return Call(comm, stream, nullptr, [](const Caller&) { return plan::Barrier(); });
+  return Call(comm, stream, CallersSite(), [](const Caller&) { return plan::Barrier(); });
 }
 
 tuttiResult_t tuttiSend(const void* sendbuff, size_t count, tuttiDataType_t datatype, int peer, tuttiComm_t comm,
                         tuttiStream_t stream) {
-  return Call(comm, stream, nullptr, [&](const Caller& caller) {
+  return Call(comm, stream, CallersSite(), [&](const Caller& caller) {
     return CheckedSend(caller, {sendbuff, nullptr, count, datatype}, peer);
   });
 }
 
 tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t datatype, int peer, tuttiComm_t comm,
                         tuttiStream_t stream) {
-  return Call(comm, stream, nullptr, [&](const Caller& caller) {
+  return Call(comm, stream, CallersSite(), [&](const Caller& caller) {
     return CheckedReceive(caller, {nullptr, recvbuff, count, datatype}, peer);
   });
 }

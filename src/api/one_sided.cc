@@ -1,6 +1,7 @@
 // The C boundary of one-sided calls.
 #include "base/numbers/datatype.h"
 #include "src/api/argument_checks.h"
+#include "src/api/site.h"
 #include "src/calls/group.h"
 
 namespace tutti::api {
@@ -66,6 +67,7 @@ using namespace tutti::api;  // NOLINT
 tuttiResult_t tuttiPutSignal(const void* localbuff, size_t count, tuttiDataType_t datatype, int peer,
                              tuttiWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags,
                              tuttiComm_t comm, tuttiStream_t stream) {
+  const auto site = CallersSite();
   return calls::GuardCall(comm, [&] {
     const calls::Operating operating(comm);
     const auto& communicator = calls::Usable(*comm);
@@ -78,20 +80,22 @@ tuttiResult_t tuttiPutSignal(const void* localbuff, size_t count, tuttiDataType_
     operation.output = CheckedPlace(communicator, peerWin, peer, peerWinOffset, bytes);
     operation.count = count;
     operation.type = datatype;
-    return calls::Submit(*comm, operation, stream);
+    return calls::Submit(*comm, WithSite(operation, site), stream);
   });
 }
 
 tuttiResult_t tuttiSignal(int peer, int sigIdx, int ctx, unsigned int flags, tuttiComm_t comm, tuttiStream_t stream) {
+  const auto site = CallersSite();
   return calls::GuardCall(comm, [&] {
     const calls::Operating operating(comm);
     CheckFlags(flags);
     const auto operation = Signalling(schedule::Collective::signal, calls::Usable(*comm), peer, sigIdx, ctx);
-    return calls::Submit(*comm, operation, stream);
+    return calls::Submit(*comm, WithSite(operation, site), stream);
   });
 }
 
 tuttiResult_t tuttiWaitSignal(int nDesc, tuttiWaitSignalDesc_t* signalDescs, tuttiComm_t comm, tuttiStream_t stream) {
+  const auto site = CallersSite();
   return calls::GuardCall(comm, [&] {
     const calls::Operating operating(comm);
     const auto& communicator = calls::Usable(*comm);
@@ -102,7 +106,7 @@ tuttiResult_t tuttiWaitSignal(int nDesc, tuttiWaitSignalDesc_t* signalDescs, tut
       if (asked.opCnt < 1) Throw(tuttiInvalidArgument, "opCnt is {}; a wait is for at least one signal", asked.opCnt);
       auto operation = Signalling(schedule::Collective::wait_signal, communicator, asked.peer, asked.sigIdx, asked.ctx);
       operation.count = static_cast<std::size_t>(asked.opCnt);
-      waits.push_back(operation);
+      waits.push_back(WithSite(operation, site));
     }
     return calls::SubmitTogether(*comm, waits, stream);
   });

@@ -8,6 +8,7 @@
 #include "base/extension.h"
 #include "base/threads/made_once.h"
 #include "src/calls/handle.h"
+#include "src/plan/call_site.h"
 
 using namespace tutti;  // NOLINT: this file is the C boundary of that namespace
 
@@ -36,6 +37,14 @@ tuttiResult_t tuttiExtend(const tuttiExtension_t* extension) {
     RegisterExtension(*extension);
   });
 }
+
+int tuttiCallSiteBegin(const tuttiCallSite_t* site) {
+  if (plan::named_site.key != 0 || site == nullptr) return 0;
+  plan::named_site = {site->text == nullptr ? site->key : site->key | plan::kNamedSite, site->text};
+  return 1;
+}
+
+void tuttiCallSiteEnd(void) { plan::named_site = {}; }
 
 tuttiResult_t tuttiGetSetting(int index, const char** name, const char** value) {
   return calls::Guard(nullptr, [&] {

@@ -118,11 +118,12 @@ std::string Communicator::DescribeLast() const {
 
 std::string Communicator::DumpRecords() const {
   std::string text;
+  const auto& failure_detector = host_->failure_detector();
   for (int r = 0; r < size(); ++r) {
-    text += fmt::format("{}:\n", host_->failure_detector().Who(r));
+    text += fmt::format("{}:\n", failure_detector.Who(r));
     for (const auto& record : diagnostics::ReadRecords(host_->control(r))) {
-      text += fmt::format("  #{} operation {}: {}{}\n", record.index, record.sequence, record.Describe(),
-                          !record.done() ? "  <- not finished" : "");
+      text += fmt::format("  #{} operation {}: {}{}\n", record.index, record.sequence,
+                          failure_detector.Describe(r, record), !record.done() ? "  <- not finished" : "");
     }
   }
   return text;

@@ -1,19 +1,30 @@
 // Compares the ranks' collective calls outside those calls: in collective control calls, and after a rank's last call.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <mutex>
+#include <type_traits>
 
 #include "base/all_gather.h"
+#include "base/plain_text.h"
 #include "src/communicator/communicator.h"
 #include "src/communicator/control_call.h"
 
 namespace tutti::comm {
 namespace {
 
+// Of the words that say where a call was made.
+constexpr std::size_t kToldSite = 128;
+
 // A collective call, as sent to other ranks.
 struct Told {
   std::uint64_t sequence, signature, call, count;
+  std::array<char, kToldSite> site;  // SourceLines::At(), ended
+
+  std::string Call() const { return plan::DescribeCall(call, count); }
+  std::string Where() const { return Printable({site.data(), strnlen(site.data(), site.size())}); }
 };
+static_assert(std::has_unique_object_representations_v<Told>);
 
 template <typename T>
 std::vector<std::vector<T>> GatherLists(const AllGather& all_gather, const std::vector<T>& mine) {
@@ -42,13 +53,12 @@ std::string WhichDiffer(const std::vector<Told>& one, const std::string& who, co
   for (const auto& call : one) {
     const auto same = std::ranges::find(other, call.sequence, &Told::sequence);
     if (same == other.end() || same->signature == call.signature) continue;
-    return fmt::format("{} called {} as operation {}, but {} called {}{}", who,
-                       plan::DescribeCall(call.call, call.count), call.sequence, who_else,
-                       plan::DescribeCall(same->call, same->count),
+    return fmt::format("{} called {} as operation {}{}, but {} called {}{}{}", who, call.Call(), call.sequence,
+                       call.Where(), who_else, same->Call(), same->Where(),
                        plan::WhereAlike(call.call, call.count, same->call, same->count));
   }
   const auto last = [](const std::vector<Told>& calls) {
-    return calls.empty() ? "nothing on record" : plan::DescribeCall(calls.back().call, calls.back().count);
+    return calls.empty() ? "nothing on record" : calls.back().Call() + calls.back().Where();
   };
   return fmt::format(
       "{} and {} called different collectives, in calls too old to be on record; their last calls: {} called {}, and "
@@ -77,9 +87,12 @@ void Communicator::RequireSameCalls(ControlCall call, const AllGather& all_gathe
   const auto odd = std::ranges::find_if(marks, [&](const auto& theirs) { return Differ(marks.front(), theirs); });
   if (odd == marks.end()) return;
   std::vector<Told> mine;
+  diagnostics::SourceLines lines;
   for (const auto& record : diagnostics::ReadRecords(host_->control())) {
-    if (diagnostics::IsCollective(record))
-      mine.push_back({record.sequence, record.signature, record.call, record.count});
+    if (!diagnostics::IsCollective(record)) continue;
+    auto& told = mine.emplace_back(Told{record.sequence, record.signature, record.call, record.count, {}});
+    const auto where = lines.At(host_->control().sites, record.site());
+    where.copy(told.site.data(), told.site.size() - 1);
   }
   const auto calls = GatherLists(all_gather, mine);
   const auto which = static_cast<std::size_t>(odd - marks.begin());

@@ -42,7 +42,7 @@ struct Stage {
   }
 };
 
-// The numbers first, then records, then the failure's text.
+// The numbers first, then records, then the failure's text, then sites.
 void Forge(ring::ControlBlock& control, std::span<const std::uint8_t> input) {
   new (&control) ring::ControlBlock{};
   const auto take = [&](void* to, std::size_t most) {
@@ -64,6 +64,11 @@ void Forge(ring::ControlBlock& control, std::span<const std::uint8_t> input) {
     if (i % 2 == 0) record.index.store(newest - i);  // a complete one
   }
   take(control.fault_text.data(), control.fault_text.size());
+  for (std::uint32_t i = 0; i < ring::kCallSites && !input.empty(); ++i) {
+    auto& site = control.sites[i];
+    take(static_cast<void*>(&site), sizeof site);
+    if (i % 2 == 0) site.number.store(i + ring::kCallSites);
+  }
 }
 
 void LookAt(Stage& stage) {

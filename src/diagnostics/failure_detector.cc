@@ -37,12 +37,21 @@ std::string FailureDetector::Who(int rank) const {
 }
 
 std::string FailureDetector::Describe(const InFlight& in_flight) const {
+  return DescribeWithoutSite(in_flight) + Site(in_flight);
+}
+
+std::string FailureDetector::DescribeWithoutSite(const InFlight& in_flight) const {
   const auto& operation = *in_flight.operation;
   return fmt::format("{} as {} {}{}", plan::DescribeCall(plan::PackCall(operation), operation.count),
                      operation.point_to_point() ? "message"
                      : operation.one_sided()    ? "one-sided operation"
                                                 : "operation",
                      in_flight.sequence, name_.empty() ? "" : fmt::format(" of \"{}\"", name_));
+}
+
+std::string FailureDetector::DescribeNumbered(int rank, const RecordedCall& call) const {
+  return fmt::format("{} as {} {}{}", call.Describe(), IsMessage(call) ? "message" : "operation", call.sequence,
+                     lines_.At(fabric_.control(rank).sites, call.site()));
 }
 
 Error FailureDetector::End(const Error& failure, ring::RankState how) {
@@ -194,11 +203,10 @@ std::optional<Error> FailureDetector::Look(const InFlight& in_flight, const Awai
   if (auto death = LookForDeath(in_flight, awaited, waited)) return death;
   if (waited < timeout_) return std::nullopt;
   const int cause = Cause(in_flight, awaited);
-  return Error{
-      tuttiTimeoutError,
-      fmt::format("nothing moved for {} ms in {} of {}{}{}", timeout_.count(), Describe(in_flight), Who(fabric_.rank()),
-                  cause < 0 ? "" : fmt::format(", which waits for {}", Who(cause)),
-                  WhereOthersAre(in_flight))};
+  return Error{tuttiTimeoutError, fmt::format("nothing moved for {} ms in {} of {}{}{}{}", timeout_.count(),
+                                              DescribeWithoutSite(in_flight), Who(fabric_.rank()), Site(in_flight),
+                                              cause < 0 ? "" : fmt::format(", which waits for {}", Who(cause)),
+                                              WhereOthersAre(in_flight))};
 }
 
 }  // namespace tutti::diagnostics

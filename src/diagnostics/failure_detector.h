@@ -15,6 +15,7 @@
 #include "src/bootstrap/join_messages.h"
 #include "src/diagnostics/audit.h"
 #include "src/diagnostics/recorder.h"
+#include "src/diagnostics/source_lines.h"
 #include "transports/progress/network.h"
 #include "transports/shm/fabric.h"
 
@@ -25,6 +26,7 @@ struct InFlight {
   const plan::Operation* operation = nullptr;
   std::uint64_t sequence = 0;
   std::uint64_t signature = 0;
+  std::uint32_t site = 0;  // where it was called, by number (transports/ring/call_site.h)
 };
 
 // The ranks that an operation waits for.
@@ -73,8 +75,18 @@ class FailureDetector {
   // "rank 3 (host node1, pid 4711)".
   std::string Who(int rank) const;
   std::string Describe(const InFlight& in_flight) const;
+  // A call on the record of `rank`: "all_reduce(count=8, float32, sum) at train.py:41 in step".
+  std::string Describe(int rank, const RecordedCall& call) const {
+    return call.Describe() + lines_.At(fabric_.control(rank).sites, call.site());
+  }
+  // The same with the call's number: "all_reduce(count=8, float32, sum) as operation 5 at train.py:41 in step".
+  std::string DescribeNumbered(int rank, const RecordedCall& call) const;
 
  private:
+  std::string DescribeWithoutSite(const InFlight& in_flight) const;
+  std::string Site(const InFlight& in_flight) const {
+    return lines_.At(fabric_.control(fabric_.rank()).sites, in_flight.site);
+  }
   Error End(const Error& failure, ring::RankState how);
   std::optional<Error> LookAtFailures() const;
   std::optional<Error> LookForStopped(const InFlight& in_flight) const;
@@ -130,6 +142,7 @@ class FailureDetector {
   Withheld withheld_;           // as it was first seen
   std::vector<Passed> passed_;  // by rank: the message that it was first seen to have passed, and when
   std::atomic<bool> failed_{false};
+  mutable SourceLines lines_;
   mutable std::mutex mutex_;
   std::optional<Error> failure_;
 };

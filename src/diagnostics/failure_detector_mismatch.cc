@@ -70,9 +70,9 @@ std::optional<Error> FailureDetector::LookForPassedMessage(const InFlight& in_fl
   if (passed.sequence != in_flight.sequence || waited < passed.waited) passed = {in_flight.sequence, waited};
   if (waited - passed.waited < kLastSlots) return std::nullopt;
   return Error{tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {}, but {} sent another "
-                                              "message in its place and went on to {} as message {}",
+                                              "message in its place and went on to {}",
                                               Who(fabric_.rank()), Describe(in_flight), Who(operation.root),
-                                              later->Describe(), later->sequence)};
+                                              DescribeNumbered(operation.root, *later))};
 }
 
 // This rank waits in a collective for a rank of this host that has ended the collective: the pair's counts differ.
@@ -93,7 +93,7 @@ std::optional<Error> FailureDetector::LookForWithheld(const InFlight& in_flight,
   return Error{tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {} and waits for {}, which "
                                               "called {} with other counts and has finished it",
                                               Who(fabric_.rank()), Describe(in_flight), Who(withheld_.rank),
-                                              theirs ? theirs->Describe() : "something else")};
+                                              theirs ? Describe(withheld_.rank, *theirs) : "something else")};
 }
 
 // Whether `rank` cannot end that collective before this rank has begun it. (The root of a broadcast need not wait for
@@ -151,17 +151,16 @@ std::optional<Error> FailureDetector::LookForCrossing(const InFlight& in_flight,
   // Earlier data may still arrive, and short messages end without this rank.
   if (waited - crossing_.waited < kLastSlots) return std::nullopt;
   return Error{tuttiInvalidUsage,
-               fmt::format("the ranks' calls do not match: {} called {}, but {} called {} as {} {}, and each waits for "
+               fmt::format("the ranks' calls do not match: {} called {}, but {} called {}, and each waits for "
                            "the other",
-                           Who(fabric_.rank()), Describe(in_flight), Who(peer), theirs->Describe(),
-                           IsMessage(*theirs) ? "message" : "operation", theirs->sequence)};
+                           Who(fabric_.rank()), Describe(in_flight), Who(peer), DescribeNumbered(peer, *theirs))};
 }
 
 Error FailureDetector::Mismatch(const InFlight& in_flight, int rank, const RecordedCall& theirs) const {
   const auto& operation = *in_flight.operation;
   return {tuttiInvalidUsage,
           fmt::format("the ranks' calls do not match: {} called {}, but {} called {}{}", Who(fabric_.rank()),
-                      Describe(in_flight), Who(rank), theirs.Describe(),
+                      Describe(in_flight), Who(rank), Describe(rank, theirs),
                       plan::WhereAlike(plan::PackCall(operation), operation.count, theirs.call, theirs.count))};
 }
 
@@ -176,8 +175,8 @@ std::optional<Error> FailureDetector::EarlierMismatch(int rank) const {
     });
     if (!theirs) continue;
     return Error{tuttiInvalidUsage,
-                 fmt::format("the ranks' calls do not match: {} called {} as operation {}, but {} called {}{}",
-                             Who(fabric_.rank()), mine.Describe(), mine.sequence, Who(rank), theirs->Describe(),
+                 fmt::format("the ranks' calls do not match: {} called {}, but {} called {}{}", Who(fabric_.rank()),
+                             DescribeNumbered(fabric_.rank(), mine), Who(rank), Describe(rank, *theirs),
                              plan::WhereAlike(mine.call, mine.count, theirs->call, theirs->count))};
   }
   return std::nullopt;
@@ -188,7 +187,7 @@ Error FailureDetector::Disagreement(int rank) const {
   if (auto earlier = EarlierMismatch(rank)) return *earlier;
   const auto last = [&](int which) {
     const auto record = FindRecord(fabric_.control(which), IsCollective);
-    return record ? fmt::format("{} as operation {}", record->Describe(), record->sequence) : "nothing on record";
+    return record ? DescribeNumbered(which, *record) : "nothing on record";
   };
   return {
       tuttiInvalidUsage,
@@ -242,7 +241,7 @@ std::string FailureDetector::WaitsFrom(int rank) const {
   for (int i = 0; i < fabric_.nranks(); ++i) {
     const auto open = FindRecord(fabric_.control(rank), [](const RecordedCall& call) { return !call.done(); });
     if (!open) return text;
-    text += fmt::format("; {} is in {}", Who(rank), open->Describe());
+    text += fmt::format("; {} is in {}", Who(rank), Describe(rank, *open));
     const auto call = plan::UnpackCall(open->call, open->count);
     if (call.collective != schedule::Collective::wait_signal) return text;
     if (call.root == fabric_.rank()) return text + ": they wait for each other's signals";
@@ -260,8 +259,7 @@ std::string FailureDetector::WhereOthersAre(const InFlight& in_flight) const {
       return IsMessageFor(fabric_.rank(), OtherSide(operation), call);
     });
     if (!last) return "";
-    return fmt::format("; the last call of {} is {} as message {}", Who(operation.root), last->Describe(),
-                       last->sequence);
+    return fmt::format("; the last call of {} is {}", Who(operation.root), DescribeNumbered(operation.root, *last));
   }
   std::string text;
   for (int r = 0; r < fabric_.nranks(); ++r) {
@@ -272,7 +270,7 @@ std::string FailureDetector::WhereOthersAre(const InFlight& in_flight) const {
     text += fmt::format(
         "; {} {}", Who(r),
         came   ? "is in it, too"
-        : last ? fmt::format("has not called it (its last was operation {}, {})", last->sequence, last->Describe())
+        : last ? fmt::format("has not called it (its last was operation {}, {})", last->sequence, Describe(r, *last))
                : std::string("has not called anything yet"));
   }
   return text;

@@ -16,7 +16,7 @@ std::optional<RecordedCall> ReadRecord(const ring::ControlBlock& control, std::u
   copy.count = record.count.load(acquire);
   copy.started = record.started.load(acquire);
   copy.ended = record.ended.load(acquire);
-  copy.algorithm = record.algorithm.load(acquire);
+  copy.origin = record.origin.load(acquire);
   return record.index.load(acquire) == index ? std::optional(copy) : std::nullopt;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clocks/clock.h"
+#include "src/diagnostics/call_sites.h"
 #include "src/diagnostics/failure_detector.h"
 #include "src/diagnostics/recorder.h"
 #include "src/diagnostics/trace.h"
@@ -39,8 +40,11 @@ struct Active {
   std::uint32_t tag = 0;
   std::uint64_t record = 0;
   std::int64_t started = 0;  // ticks
+  std::uint64_t origin = 0;  // PackOrigin()
 
-  diagnostics::InFlight in_flight() const { return {operation, sequence, plan == nullptr ? 0 : plan->signature}; }
+  diagnostics::InFlight in_flight() const {
+    return {operation, sequence, plan == nullptr ? 0 : plan->signature, ring::SiteIn(origin)};
+  }
 };
 
 class Operations {
@@ -108,6 +112,9 @@ class Operations {
   Last last() const;
 
  private:
+  // What the record says of an operation's origin.
+  std::uint64_t OriginOf(const plan::Operation& operation, tuttiAlgorithm_t algorithm);
+  void FindSite(RepeatedCall& repeated, const plan::PlainCall& call) noexcept;
   // Publishes the operation's record. REQUIRES: it has its sequence number.
   void Record(Active& active, std::uint64_t packed);
   // Gives a collective its number and the tag of its slots.
@@ -125,6 +132,7 @@ class Operations {
   ring::ControlBlock& control_;
   plan::PlanCache plans_;
   diagnostics::Recorder recorder_;
+  diagnostics::CallSites sites_;
   CallOrder collectives_;
   std::vector<CallOrder> sent_, received_;  // messages by peer
   HostSignals signals_;
@@ -145,8 +153,8 @@ class Operations {
 inline void Operations::Record(Active& active, std::uint64_t packed) {
   active.started = Ticks();
   const auto algorithm = active.plan->choice.candidate.algorithm;
-  active.record = recorder_.Begin({active.sequence, active.plan->signature, packed, active.operation->count,
-                                   active.started, static_cast<std::uint64_t>(algorithm)});
+  active.record = recorder_.Begin(
+      {active.sequence, active.plan->signature, packed, active.operation->count, active.started, active.origin});
   plans_.Use(*active.plan);
   last_call_ = packed;
   last_count_ = active.operation->count;
@@ -163,6 +171,9 @@ inline void Operations::PublishCollective(Active& active, std::uint64_t packed) 
 
 inline Active Operations::BeginAgain(RepeatedCall& repeated, const plan::PlainCall& call) noexcept {
   Active active{&repeated.With(call), &repeated.plan()};
+  if (repeated.site() != call.site) [[unlikely]]
+    FindSite(repeated, call);
+  active.origin = repeated.origin();
   NumberCollective(active);
   active.plan->run.StartPass(static_cast<const std::byte*>(call.input), static_cast<std::byte*>(call.output),
                              active.tag);

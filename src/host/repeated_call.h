@@ -20,6 +20,8 @@ class RepeatedCall {
   bool IsBy(const plan::BoundPlan& plan) const { return plan_ == &plan; }
   void Keep(const plan::Operation& operation, plan::BoundPlan& plan, std::uint64_t packed) {
     operation_ = operation;
+    operation_.site_text = nullptr;  // a repetition may be called elsewhere
+    ForgetSite();
     packed_ = packed;
     plan_ = &plan;
     distance_ = Address(operation.input) - Address(operation.output);
@@ -43,6 +45,15 @@ class RepeatedCall {
   plan::BoundPlan& plan() const { return *plan_; }
   std::uint64_t packed() const { return packed_; }  // PackCall
 
+  // Where it was called last: CurrentSite(), 0 if that is unknown; and what the record says (PackOrigin).
+  std::uint64_t site() const { return site_; }
+  std::uint64_t origin() const { return origin_; }
+  void CalledAt(std::uint64_t site, std::uint64_t origin) {
+    site_ = site;
+    origin_ = origin;
+  }
+  void ForgetSite() { site_ = 0; }
+
  private:
   static std::uintptr_t Address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
@@ -56,6 +67,7 @@ class RepeatedCall {
 
   plan::Operation operation_;
   std::uint64_t packed_ = 0;
+  std::uint64_t site_ = 0, origin_ = 0;
   plan::BoundPlan* plan_ = nullptr;  // null: nothing is kept
   std::uintptr_t distance_ = 0;      // from output to input
 };
@@ -76,6 +88,10 @@ class RepeatedCalls {
     }
     kept_[oldest_].Keep(operation, plan, packed);
     oldest_ = (oldest_ + 1) % kept_.size();
+  }
+  // REQUIRED when numbers of sites may be given anew.
+  void ForgetSites() {
+    for (auto& kept : kept_) kept.ForgetSite();
   }
   // REQUIRED before plans are forgotten.
   void Forget() {

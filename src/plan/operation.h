@@ -13,6 +13,7 @@
 #include "algorithms/schedule/schedule.h"
 #include "algorithms/schedule/strided.h"
 #include "executors/host/kernels/reduce.h"
+#include "src/plan/call_site.h"
 #include "src/plan/observed_call.h"
 #include "tutti/tutti.h"
 
@@ -52,6 +53,9 @@ struct Operation {
   std::shared_ptr<const Tensors> tensors = {};             // the tensor forms'
   std::shared_ptr<const ObservedCall> observed = {};       // null: nobody observes it
 
+  std::uint64_t site = 0;                             // CurrentSite() of its call; 0: unknown
+  std::shared_ptr<const std::string> site_text = {};  // CurrentSiteText(), unless the call runs in its caller
+
   // PackCall and the count describe the whole operation except for buffers and scalars.
   bool plain() const { return vector_counts == nullptr && tensors == nullptr; }
   bool pairwise() const { return vector_counts != nullptr && !vector_counts->receive_counts.empty(); }
@@ -70,6 +74,7 @@ struct PlainCall {
   tuttiDataType_t type;
   tuttiRedOp_t op = tuttiSum;
   int root = 0;
+  std::uint64_t site = 0;  // CurrentSite()
 };
 
 // An all-reduce of one byte whose result is unused; the communicator holds the byte.

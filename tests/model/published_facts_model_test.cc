@@ -16,7 +16,7 @@ ring::RecordedOperation OperationOf(std::uint64_t index) {
 bool IsWhole(const diagnostics::RecordedCall& call) {
   const auto expected = OperationOf(call.index);
   return call.sequence == expected.sequence && call.signature == expected.signature && call.call == expected.call &&
-         call.count == expected.count && call.started == expected.started && call.algorithm == expected.algorithm;
+         call.count == expected.count && call.started == expected.started && call.origin == expected.origin;
 }
 
 using MutateBlock = std::function<void(ring::ControlBlock&)>;
@@ -58,8 +58,8 @@ TEST(RecorderModel, EveryOrderOfTheSequenceLockIsNeeded) {
   EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).index, Operation::load); }));
   EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).sequence, Operation::store); }));
   EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).sequence, Operation::load); }));
-  EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).algorithm, Operation::store); }));
-  EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).algorithm, Operation::load); }));
+  EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).origin, Operation::store); }));
+  EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).origin, Operation::load); }));
 }
 
 // A rank that sees that a collective has started finds its record (src/communicator/communicator.cc).

@@ -24,6 +24,7 @@ nlohmann::ordered_json JsonOf(const Dump& dump) {
     if (operation.done) continue;
     nlohmann::ordered_json unfinished = {
         {"call", operation.call}, {"kind", operation.kind}, {"sequence", operation.sequence}};
+    if (!operation.site.empty()) unfinished["site"] = operation.site;
     if (operation.peer >= 0) unfinished["peer"] = operation.peer;
     json["unfinished"].push_back(std::move(unfinished));
   }

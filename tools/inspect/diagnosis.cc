@@ -9,6 +9,7 @@
 #include "base/files/json.h"
 #include "base/plain_text.h"
 #include "src/bootstrap/join_messages.h"
+#include "src/diagnostics/source_lines.h"
 
 namespace tutti::tools {
 namespace {
@@ -30,12 +31,16 @@ DumpedOperation OperationOf(const JsonValue& json) {
   operation.kind = NameIn(json, "kind");
   operation.signature = NameIn(json, "signature");
   operation.algorithm = NameIn(json, "algorithm");
+  if (json.Has("site")) operation.site = NameIn(json, "site");
   operation.peer = static_cast<int>(json.Integer("peer", -1, kMostRanks, -1));
   operation.started_us = json.Number("started_us", 0, kLatestUs);
   operation.done = json.Flag("done");
   operation.ended_us = json.Number("ended_us", 0, kLatestUs, 0);
   return operation;
 }
+
+// The call, and the line where it was made: "all_reduce(count=8, float32, sum) at train.py:41 in step".
+std::string Called(const DumpedOperation& operation) { return operation.call + diagnostics::AtSite(operation.site); }
 
 // One communicator's dumps, one per rank.
 class Case {
@@ -85,7 +90,7 @@ class Case {
     for (const auto& dump : dumps_) {
       if (const auto* newest = NewestCollective(dump)) furthest = std::max(furthest, newest->sequence);
     }
-    std::map<std::string, std::vector<int>> called;  // by call, of the furthest
+    std::map<std::pair<std::string, std::string>, std::vector<int>> called;  // by call and site, of the furthest
     std::map<std::string, int> signatures;           // likewise; a rank that made such a call
     std::vector<int> inside, late;
     for (const auto& dump : dumps_) {
@@ -98,9 +103,9 @@ class Case {
       const auto by = newest->algorithm == "none" ? "" : fmt::format(" by {}", newest->algorithm);
       if (newest->done) {
         Say("  {} is in no operation: its last was operation {}, {}{}, done {}", Who(dump.rank), newest->sequence,
-            newest->call, by, Ago(dump, newest->ended_us));
+            Called(*newest), by, Ago(dump, newest->ended_us));
       } else {
-        Say("  {} is in operation {}, {}{}, since {}{}", Who(dump.rank), newest->sequence, newest->call, by,
+        Say("  {} is in operation {}, {}{}, since {}{}", Who(dump.rank), newest->sequence, Called(*newest), by,
             Ago(dump, newest->started_us),
             dump.waits_for < 0 ? "" : fmt::format("; it waits for {}", Who(dump.waits_for)));
       }
@@ -108,17 +113,19 @@ class Case {
         late.push_back(dump.rank);
         continue;
       }
-      called[newest->call].push_back(dump.rank);
+      called[{newest->call, newest->site}].push_back(dump.rank);
       signatures.emplace(newest->signature, dump.rank);
       if (!newest->done) inside.push_back(dump.rank);
     }
     if (signatures.size() > 1) {
       std::string calls;
       for (const auto& [call, ranks] : called) {
-        calls += fmt::format("{}{} called {}", calls.empty() ? "" : ", ", bootstrap::DescribeRanks(ranks), call);
+        calls += fmt::format("{}{} called {}{}", calls.empty() ? "" : ", ", bootstrap::DescribeRanks(ranks), call.first,
+                             diagnostics::AtSite(call.second));
       }
+      const bool alike = called.begin()->first.first == called.rbegin()->first.first;
       Say("  => The calls of operation {} do not match: {}{}", furthest, calls,
-          called.size() == 1 ? ", but the counts of single ranks differ" : "");
+          alike ? ", but the counts of single ranks differ" : "");
     } else if (!inside.empty() && !late.empty()) {
       Say("  => {} in operation {} wait{} for {}, which {} not called it", bootstrap::DescribeRanks(inside), furthest,
           inside.size() == 1 ? "s" : "", bootstrap::DescribeRanks(late), late.size() == 1 ? "has" : "have");
@@ -145,7 +152,7 @@ class Case {
           other = OtherSide(*by_rank_[static_cast<std::size_t>(message.peer)], dump.rank, sends ? "receive" : "send",
                             message.sequence);
         }
-        Say("  {} waits in {} as message {} of that pair since {}; rank {}, {}", Who(dump.rank), message.call,
+        Say("  {} waits in {} as message {} of that pair since {}; rank {}, {}", Who(dump.rank), Called(message),
             message.sequence, Ago(dump, message.started_us), message.peer, other);
       }
     }
@@ -162,7 +169,7 @@ class Case {
       });
       other = fmt::format("whose dump lists {} puts and signals to it", sent);
     }
-    Say("  {} waits in {} since {}; rank {}, {}", Who(dump.rank), wait.call, Ago(dump, wait.started_us), wait.peer,
+    Say("  {} waits in {} since {}; rank {}, {}", Who(dump.rank), Called(wait), Ago(dump, wait.started_us), wait.peer,
         other);
   }
 
@@ -172,7 +179,7 @@ class Case {
       if (message.kind != kind || message.peer != rank) continue;
       newest = std::max(newest, message.sequence);
       if (message.sequence == sequence)
-        return fmt::format("called {}{}", message.call, message.done ? ", and is done" : "");
+        return fmt::format("called {}{}", Called(message), message.done ? ", and is done" : "");
     }
     return newest == 0 ? fmt::format("has called no {} for it", kind)
                        : fmt::format("its last call is {} {} of that pair", kind, newest);

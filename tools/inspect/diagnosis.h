@@ -14,6 +14,7 @@ namespace tutti::tools {
 struct DumpedOperation {
   std::uint64_t sequence = 0;
   std::string call, kind, signature, algorithm;
+  std::string site;  // "/job/train.py:41 in step"; may be empty
   int peer = -1;
   double started_us = 0, ended_us = 0;
   bool done = false;

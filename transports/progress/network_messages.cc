@@ -5,7 +5,7 @@
 namespace tutti::progress {
 namespace {
 
-enum class Kind : std::uint8_t { credits, status, failed, leaving };
+enum class Kind : std::uint8_t { credits, status, failed, leaving, site };
 
 class Encoder {
  public:
@@ -21,10 +21,20 @@ class Encoder {
   }
   void operator()(const Status& status) {
     Begin(Kind::status);
-    for (const auto value : {status.index, status.operation.sequence, status.operation.signature, status.operation.call,
-                             status.operation.count, status.started, status.completed, status.mark}) {
+    for (const auto value :
+         {status.index, status.operation.sequence, status.operation.signature, status.operation.call,
+          status.operation.count, status.operation.origin, status.started, status.completed, status.mark}) {
       writer_.Number(value);
     }
+    End();
+  }
+  void operator()(const Site& message) {
+    Begin(Kind::site);
+    writer_.Number(message.number);
+    writer_.Number(message.site.offset);
+    writer_.Number(message.site.build);
+    writer_.Text(message.site.words, ring::kSiteText);
+    writer_.Text(message.site.module, ring::kSiteText);
     End();
   }
   void operator()(const Failed& failed) {
@@ -56,7 +66,7 @@ Status ReadStatus(net::ByteReader& reader) {
   Status status;
   for (auto* const value :
        {&status.index, &status.operation.sequence, &status.operation.signature, &status.operation.call,
-        &status.operation.count, &status.started, &status.completed, &status.mark}) {
+        &status.operation.count, &status.operation.origin, &status.started, &status.completed, &status.mark}) {
     *value = reader.Number<std::uint64_t>();
   }
   return status;
@@ -88,6 +98,13 @@ std::optional<NetworkMessage> DecodeNetworkMessage(std::span<const std::byte> by
       const auto code = reader.Number<std::uint32_t>(), stopped = reader.Number<std::uint32_t>();
       const auto completed = reader.Number<std::uint64_t>();
       message = Failed{code, stopped, completed, reader.Text(ring::kFaultText)};
+      break;
+    }
+    case Kind::site: {
+      const auto number = reader.Number<std::uint32_t>();
+      const auto offset = reader.Number<std::uint64_t>(), build = reader.Number<std::uint64_t>();
+      auto words = reader.Text(ring::kSiteText);
+      message = Site{number, {std::move(words), reader.Text(ring::kSiteText), offset, build}};
       break;
     }
     case Kind::leaving: message = Leaving{reader.Number<std::uint64_t>()}; break;

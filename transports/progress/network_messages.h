@@ -44,6 +44,14 @@ struct Status {
   std::uint64_t mark = 0;
 };
 
+// Where the sender makes calls (call_site.h): goes ahead of the first status that names the site.
+struct Site {
+  std::uint32_t number = 0;
+  ring::CallSite site;
+
+  friend bool operator==(const Site&, const Site&) = default;
+};
+
 // The sender's communicator has failed.
 struct Failed {
   std::uint32_t code = 0;     // tuttiResult_t
@@ -61,7 +69,7 @@ struct Leaving {
   friend bool operator==(const Leaving&, const Leaving&) = default;
 };
 
-using NetworkMessage = std::variant<Credits, Status, Failed, Leaving>;
+using NetworkMessage = std::variant<Credits, Status, Site, Failed, Leaving>;
 
 // Writes to `bytes`, after clearing it.
 void Encode(const NetworkMessage& message, std::vector<std::byte>& bytes);

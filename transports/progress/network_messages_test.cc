@@ -16,7 +16,12 @@ std::vector<std::byte> Encoded(const NetworkMessage& message) {
 std::vector<NetworkMessage> Examples() {
   Credits credits;
   for (std::uint32_t i = 0; i < Credits::kMost; ++i) credits.Add({i, 0xffffffff - i});
-  return {credits, Status{7, {1, 2, 3, 4, 0}, 5, 6, 8}, Failed{6, 1, 5, "rank 3 died"}, Failed{}, Leaving{9}};
+  return {credits,
+          Status{7, {1, 2, 3, 4, 0, ring::PackOrigin(0, 11)}, 5, 6, 8},
+          Site{11, {"step", "/job/train", 0x11f2, 13}},
+          Failed{6, 1, 5, "rank 3 died"},
+          Failed{},
+          Leaving{9}};
 }
 
 TEST(NetworkMessages, ComeBackAsTheyWere) {
@@ -28,7 +33,9 @@ TEST(NetworkMessages, ComeBackAsTheyWere) {
     EXPECT_EQ(decoded->index(), message.index());
     EXPECT_EQ(Encoded(*decoded), bytes);
   }
-  const auto status = std::get<Status>(*DecodeNetworkMessage(Encoded(Status{7, {1, 2, 3, 4, 0}, 5, 6, 8})));
+  const auto status =
+      std::get<Status>(*DecodeNetworkMessage(Encoded(Status{7, {1, 2, 3, 4, 0, ring::PackOrigin(0, 11)}, 5, 6, 8})));
+  EXPECT_EQ(status.operation.site(), 11U);
   EXPECT_EQ(status.operation.signature, 2U);
   EXPECT_EQ(status.completed, 6U);
   EXPECT_EQ(status.mark, 8U);
@@ -38,6 +45,10 @@ TEST(NetworkMessages, TheLongestTextFits) {
   const auto bytes = Encoded(Failed{1, 0, 0, std::string(2 * ring::kFaultText, 'x')});
   ASSERT_LE(bytes.size(), kMaxControlBytes);
   EXPECT_EQ(std::get<Failed>(*DecodeNetworkMessage(bytes)).text.size(), ring::kFaultText);
+  const std::string longest(ring::kSiteText, 'x');
+  const Site site{1, {longest, longest, 0, 0}};
+  ASSERT_LE(Encoded(site).size(), kMaxControlBytes);
+  EXPECT_EQ(std::get<Site>(*DecodeNetworkMessage(Encoded(site))), site);
 }
 
 TEST(NetworkMessages, DamagedOnesAreRefusedOrOthers) {

@@ -190,12 +190,23 @@ void NetworkPeer::Announce(NetworkTransport& transport) {
   if (newest > kAnnouncedAtOnce) announced_ = std::max(announced_, newest - kAnnouncedAtOnce);
   while (announced_ < newest) {
     const auto& record = own.records[++announced_ % ring::kRecords];
+    const auto origin = record.origin.load(relaxed);
+    AnnounceSite(transport, ring::SiteIn(origin));
     SendControl(transport, Status{announced_,
                                   {record.sequence.load(relaxed), record.signature.load(relaxed),
-                                   record.call.load(relaxed), record.count.load(relaxed), 0},
+                                   record.call.load(relaxed), record.count.load(relaxed), 0, origin},
                                   own.started.load(relaxed),
                                   own.completed.load(relaxed),
                                   mark});
+  }
+}
+
+void NetworkPeer::AnnounceSite(NetworkTransport& transport, std::uint32_t number) {
+  auto& announced = announced_sites_[number % ring::kCallSites];
+  if (announced == number) return;
+  announced = number;
+  if (auto site = ring::ReadCallSite(fabric_.control(fabric_.rank()).sites, number)) {
+    SendControl(transport, Site{number, std::move(*site)});
   }
 }
 
@@ -239,6 +250,12 @@ bool NetworkPeer::Take(const Status& status) {
   shadow().completed.store(status.completed, std::memory_order_release);
   shadow().started.store(status.started, std::memory_order_release);
   shadow().mark.store(status.mark, std::memory_order_release);
+  return true;
+}
+
+bool NetworkPeer::Take(const Site& site) {
+  if (site.number == 0) return false;
+  ring::WriteCallSite(shadow().sites, site.number, site.site);
   return true;
 }
 

@@ -162,12 +162,14 @@ class NetworkPeer {
   void Add(const ConnectionRings& rings);
   bool Take(const Credits& credits);
   bool Take(const Status& status);
+  bool Take(const Site& site);
   bool Take(const Failed& failed);
   bool Take(const Leaving& leaving);
   void SetPending(std::uint32_t connection) {
     pending_[connection / kWordBits].fetch_or(std::uint64_t{1} << connection % kWordBits, std::memory_order_relaxed);
   }
   bool PumpRing(NetworkTransport& transport, std::uint32_t connection);
+  void AnnounceSite(NetworkTransport& transport, std::uint32_t number);
   void SendControl(NetworkTransport& transport, const NetworkMessage& message);
 
   shm::Fabric& fabric_;
@@ -182,6 +184,7 @@ class NetworkPeer {
   bool recalled_ = false;
   std::uint64_t announced_ = 0;       // the last record sent to the peer
   std::uint64_t announced_mark_ = 0;  // and the mark
+  std::array<std::uint32_t, ring::kCallSites> announced_sites_{};  // by place
   std::vector<std::byte> bytes_;      // of the message being sent
 };
 

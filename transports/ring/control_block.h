@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/error.h"
+#include "transports/ring/call_site.h"
 #include "transports/ring/slot.h"
 
 namespace tutti::ring {
@@ -25,9 +26,17 @@ struct alignas(kCacheLine) OperationRecord {
   std::atomic<std::uint64_t> count;      // elements
   std::atomic<std::int64_t> started;     // ticks (base/clocks/clock.h)
   std::atomic<std::int64_t> ended;       // ticks; 0: it has not
-  std::atomic<std::uint64_t> algorithm;  // tuttiAlgorithm_t
+  std::atomic<std::uint64_t> origin;     // PackOrigin()
 };
 static_assert(sizeof(OperationRecord) == kCacheLine);
+
+// Which tuttiAlgorithm_t runs the operation, and the number of the site where it was called (call_site.h; 0: unknown).
+constexpr int kSiteShift = 32;
+constexpr std::uint64_t PackOrigin(std::uint32_t algorithm, std::uint32_t site) {
+  return std::uint64_t{site} << kSiteShift | algorithm;
+}
+constexpr std::uint32_t AlgorithmIn(std::uint64_t origin) { return static_cast<std::uint32_t>(origin); }
+constexpr std::uint32_t SiteIn(std::uint64_t origin) { return static_cast<std::uint32_t>(origin >> kSiteShift); }
 
 // The content of an OperationRecord.
 struct RecordedOperation {
@@ -36,11 +45,15 @@ struct RecordedOperation {
   std::uint64_t call = 0;
   std::uint64_t count = 0;
   std::int64_t started = 0;
-  std::uint64_t algorithm = 0;
+  std::uint64_t origin = 0;  // PackOrigin()
+
+  std::uint32_t algorithm() const { return AlgorithmIn(origin); }
+  std::uint32_t site() const { return SiteIn(origin); }
 };
 
 // Twice what a rank may run ahead of one that takes nothing from it, so that mismatching calls are still on record.
 inline constexpr std::uint32_t kRecords = 128;
+static_assert(kCallSites > kRecords);
 inline constexpr std::size_t kFaultText = 1536;
 
 // A rank's collectives in one word: how many it has begun (modulo 2^32), and a digest of them.
@@ -81,6 +94,7 @@ struct ControlBlock {
   std::array<char, kFaultText> fault_text;
   std::array<OperationRecord, kRecords> records;
   std::array<std::atomic<std::uint64_t>, kWindowWords> windows;  // by number: which this rank has registered
+  CallSiteTable sites;
 };
 static_assert(std::atomic<RankState>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -97,7 +111,7 @@ inline void WriteRecord(ControlBlock& control, std::uint64_t index, const Record
   record.count.store(operation.count, release);
   record.started.store(operation.started, release);
   record.ended.store(0, release);
-  record.algorithm.store(operation.algorithm, release);
+  record.origin.store(operation.origin, release);
   record.index.store(index, release);
   control.newest.store(index, release);
 }

@@ -1,0 +1,119 @@
+#include "src/diagnostics/call_sites.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+
+#include "src/diagnostics/recorder.h"
+#include "src/diagnostics/source_lines.h"
+
+namespace tutti::diagnostics {
+namespace {
+
+// A rank that calls and publishes.
+class Rank {
+ public:
+  std::uint32_t Call(std::uint64_t key, const std::string& text) {
+    plan::Operation operation;
+    operation.site = key | plan::kNamedSite;
+    operation.site_text = std::make_shared<const std::string>(text);
+    return Publish(operation);
+  }
+  std::uint32_t CallFrom(const void* returns_to) {
+    plan::Operation operation;
+    operation.site = reinterpret_cast<std::uintptr_t>(returns_to);
+    return Publish(operation);
+  }
+  std::string Site(const RecordedCall& call) { return lines_.Describe(control_->sites, call.site()); }
+  std::vector<RecordedCall> Records() const { return ReadRecords(*control_); }
+  ring::ControlBlock& control() { return *control_; }
+  SourceLines& lines() { return lines_; }
+
+ private:
+  std::uint32_t Publish(const plan::Operation& operation) {
+    ring::RecordedOperation record;
+    record.origin = ring::PackOrigin(0, sites_.NumberOf(operation).number);
+    recorder_.Begin(record);
+    return record.site();
+  }
+
+  std::unique_ptr<ring::ControlBlock> control_ = std::make_unique<ring::ControlBlock>();
+  Recorder recorder_{*control_};
+  CallSites sites_{*control_};
+  SourceLines lines_;
+};
+
+TEST(CallSites, EqualKeysHaveOneNumber) {
+  Rank rank;
+  const auto first = rank.Call(1, "a.py:1"), second = rank.Call(2, "a.py:2");
+  EXPECT_NE(first, second);
+  EXPECT_EQ(rank.Call(1, "a.py:1"), first);
+  EXPECT_EQ(rank.Call(2, "a.py:2"), second);
+  EXPECT_EQ(rank.CallFrom(nullptr), 0U);
+}
+
+// However many sites there are, and in whatever order they call, every kept record names its own.
+TEST(CallSites, EveryKeptRecordHasItsSite) {
+  for (const std::uint64_t sites : {1U, ring::kRecords, ring::kRecords + 1, ring::kCallSites, 3 * ring::kCallSites}) {
+    Rank rank;
+    std::vector<std::string> called;
+    for (std::uint64_t call = 0; call < 4 * std::uint64_t{ring::kCallSites}; ++call) {
+      // Site 0 at every other call: it is the oldest, and always on record.
+      const auto site = call % 2 == 0 ? 0 : call * call % sites;
+      called.push_back("train.py:" + std::to_string(site));
+      rank.Call(site + 1, called.back());
+    }
+    const auto records = rank.Records();
+    ASSERT_EQ(records.size(), ring::kRecords);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      EXPECT_EQ(rank.Site(records[i]), called[called.size() - records.size() + i]) << sites << " sites";
+    }
+  }
+}
+
+[[gnu::noinline]] const void* WhoCalls() { return __builtin_return_address(0); }
+
+TEST(CallSites, InMachineCodeHaveLineOrFunction) {
+  Rank rank;
+  const void* const here = WhoCalls();
+  rank.CallFrom(here);
+  const auto site = rank.Site(rank.Records().front());
+  // The source file, or the program if it is built without -g.
+  const bool has_line = site.find("call_sites_test.cc:") != std::string::npos;
+  EXPECT_TRUE(has_line || site.find("unit_tests+0x") != std::string::npos) << site;
+  EXPECT_NE(site.find("InMachineCode"), std::string::npos) << site;
+}
+
+TEST(CallSites, OutsideOfAnyModuleAreUnknown) {
+  Rank rank;
+  const auto heap = std::make_unique<int>();
+  rank.CallFrom(heap.get());
+  EXPECT_EQ(rank.Site(rank.Records().front()), "");
+}
+
+TEST(CallSites, AreShortInMessages) {
+  Rank rank;
+  const auto number = rank.Call(1, "/job/in here/train.py:41 in step");
+  EXPECT_EQ(rank.lines().At(rank.control().sites, number), " at train.py:41 in step");
+  EXPECT_EQ(rank.lines().At(rank.control().sites, 0), "");
+  EXPECT_EQ(rank.lines().At(rank.control().sites, number + 1), "");
+}
+
+// A peer may have written anything.
+TEST(CallSites, NoPeersWordsAreObeyed) {
+  Rank rank;
+  auto& sites = rank.control().sites;
+  const auto described = [&](const ring::CallSite& site) {
+    ring::WriteCallSite(sites, 1, site);
+    return rank.lines().Describe(sites, 1);
+  };
+  EXPECT_EQ(described({"\x1b[2J", "", 0, 0}), "\\x1b[2J");
+  for (const char* const module :
+       {"/dev/zero", "/dev/tty", "/proc/self/mem", "/nowhere", "/", "train", "/etc/passwd"}) {
+    EXPECT_EQ(described({"step", module, 16, 1}), std::string(module) + "+0x10 in step");
+  }
+}
+
+}  // namespace
+}  // namespace tutti::diagnostics

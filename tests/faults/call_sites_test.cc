@@ -1,0 +1,177 @@
+// Messages name the line of each rank's call. (This file is compiled with -g.)
+#include <fmt/format.h>
+
+#include <array>
+
+#include "testing/ranks.h"
+#include "tutti/extension.h"
+
+namespace tutti::testing {
+namespace {
+
+enum class Way { plain, group, stream };
+constexpr std::array kWays = {Way::plain, Way::group, Way::stream};
+
+struct Data {
+  std::array<float, 8> in{}, out{};
+};
+
+// Where a test's functions call.
+constexpr int kReduces = __LINE__ + 2;
+[[gnu::noinline]] tuttiResult_t Reduces(Data& data, tuttiComm_t comm, tuttiStream_t stream) {
+  const auto result = tuttiAllReduce(data.in.data(), data.out.data(), 4, tuttiFloat32, tuttiSum, comm, stream);
+  data.in[0] = 1;  // no tail call
+  return result;
+}
+
+constexpr int kGathers = __LINE__ + 2;
+[[gnu::noinline]] tuttiResult_t Gathers(Data& data, tuttiComm_t comm, tuttiStream_t stream) {
+  const auto result = tuttiAllGather(data.in.data(), data.out.data(), 4, tuttiFloat32, comm, stream);
+  data.in[0] = 1;
+  return result;
+}
+
+// The words for a line of this file, if the machine has what reads lines.
+std::string Site(int line, std::string_view function) {
+  return fmt::format("at call_sites_test.cc:{} in tutti::testing::(anonymous namespace)::{}(", line, function);
+}
+
+tuttiResult_t Call(tuttiResult_t (*call)(Data&, tuttiComm_t, tuttiStream_t), Data& data, tuttiComm_t comm, Way way) {
+  if (way == Way::plain) return call(data, comm, nullptr);
+  if (way == Way::group) {
+    tuttiGroupStart();
+    call(data, comm, nullptr);
+    Reduces(data, comm, nullptr);
+    return tuttiGroupEnd();
+  }
+  tuttiStream_t stream = nullptr;
+  EXPECT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
+  call(data, comm, stream);
+  const auto result = tuttiStreamSynchronize(stream);
+  EXPECT_EQ(tuttiStreamDestroy(stream), tuttiSuccess);
+  return result;
+}
+
+void Disagree(Rank& self, Way way) {
+  const Comm comm = self.Join();
+  Data data;
+  const auto result = Call(self.rank() == 0 ? Reduces : Gathers, data, comm, way);
+  EXPECT_TRUE(Fails(result, tuttiInvalidUsage, {"do not match", Site(kReduces, "Reduces"), Site(kGathers, "Gathers")}));
+  self.Meet();
+}
+
+TEST(CallSites, OfBothRanksWhoseCallsDiffer) {
+  for (const Way way : kWays) {
+    SCOPED_TRACE(static_cast<int>(way));
+    RunRanks(2, [way](Rank& self) { Disagree(self, way); });
+  }
+}
+
+TEST(CallSites, OfARankOfAnotherHost) {
+  RunOptions options;
+  options.environment = {{"TUTTI_VIRTUAL_HOSTS", "2"}};
+  for (const Way way : kWays) {
+    SCOPED_TRACE(static_cast<int>(way));
+    RunRanks(
+        2, [way](Rank& self) { Disagree(self, way); }, options);
+  }
+}
+
+// The dead rank's call can be read after its death, and the wait's own call is named.
+TEST(CallSites, OfTheWaitForADeadRank) {
+  RunOptions options;
+  options.may_die = {1};
+  for (const char* const hosts : {"1", "2"}) {
+    options.environment = {{"TUTTI_VIRTUAL_HOSTS", hosts}};
+    RunRanks(
+        2,
+        [](Rank& self) {
+          Comm comm = self.Join();
+          Data data;
+          ASSERT_TRUE(Ok(Gathers(data, comm, nullptr)));
+          if (self.rank() == 1) KillThisProcessAfter({});
+          EXPECT_TRUE(Fails(Reduces(data, comm, nullptr), tuttiRemoteError,
+                            {"while", "waited for it", Site(kReduces, "Reduces")}));
+        },
+        options);
+  }
+}
+
+TEST(CallSites, OfARankThatIsLate) {
+  RunOptions options;
+  options.environment = {{"TUTTI_TIMEOUT_MS", "500"}};
+  RunRanks(
+      2,
+      [](Rank& self) {
+        const Comm comm = self.Join();
+        Data data;
+        ASSERT_TRUE(Ok(Gathers(data, comm, nullptr)));
+        if (self.rank() == 0) {
+          EXPECT_TRUE(Fails(Reduces(data, comm, nullptr), tuttiTimeoutError,
+                            {"nothing moved", Site(kReduces, "Reduces"), "has not called it (its last was",
+                             Site(kGathers, "Gathers")}));
+        }
+        self.Meet();
+      },
+      options);
+}
+
+// A library on top names its caller, and the one further out is nearer to the user.
+[[gnu::noinline]] tuttiResult_t Outer(Data& data, tuttiComm_t comm) {
+  const CallsFrom caller;
+  const tuttiCallSite_t inner = {1, "inner.py:1 in never"};
+  const CallsFrom named(&inner);
+  return Reduces(data, comm, nullptr);
+}
+
+TEST(CallSites, OfALibraryOnTop) {
+  for (const char* const hosts : {"1", "2"}) {
+    RunOptions options;
+    options.environment = {{"TUTTI_VIRTUAL_HOSTS", hosts}};
+    RunRanks(
+        2,
+        [](Rank& self) {
+          const Comm comm = self.Join();
+          Data data;
+          constexpr std::uint64_t kKey = 17;
+          const tuttiCallSite_t script = {kKey, "/job/in here/train.py:41 in step"};
+          const int line = __LINE__ + 7;
+          tuttiResult_t result = tuttiSuccess;
+          if (self.rank() == 0) {
+            const CallsFrom named(&script);
+            result = Gathers(data, comm, nullptr);
+          } else {
+            const CallsFrom nothing(nullptr);
+            result = Outer(data, comm);
+            data.in[0] = 1;
+          }
+          EXPECT_TRUE(Fails(result, tuttiInvalidUsage,
+                            {" at train.py:41 in step", fmt::format(" at call_sites_test.cc:{} in ", line)}));
+          // The names ended with their objects.
+          EXPECT_EQ(tuttiCallSiteBegin(nullptr), 0);
+          EXPECT_EQ(tuttiCallSiteBegin(&script), 1);
+          EXPECT_EQ(tuttiCallSiteBegin(&script), 0);
+          tuttiCallSiteEnd();
+          self.Meet();
+        },
+        options);
+  }
+}
+
+// Ranks whose calls ended alone compare them in the next control call, over the control plane.
+TEST(CallSites, OfCallsThatAreComparedLater) {
+  RunRanks(2, [](Rank& self) {
+    const Comm comm = self.Join();
+    Data data;
+    const int line = __LINE__ + 1;
+    const auto result = tuttiBroadcast(data.in.data(), data.out.data(), 4, tuttiFloat32, self.rank(), comm, nullptr);
+    tuttiComm_t child = nullptr;
+    const auto split = result == tuttiSuccess ? tuttiCommSplit(comm, 0, 0, &child, nullptr) : result;
+    EXPECT_TRUE(
+        Fails(split, tuttiInvalidUsage, {"root=0", "root=1", fmt::format(" at call_sites_test.cc:{} in ", line)}));
+    self.Meet();
+  });
+}
+
+}  // namespace
+}  // namespace tutti::testing
