@@ -41,8 +41,9 @@ needed_by_tests=(libgtest-dev)
 # Python package (interop/python).
 # python3-yaml: to check .github/workflows.
 # git: to fetch nccl-tests (scripts/interop/frameworks.sh). clang-14, libclang-rt-14-dev: to build the fuzz targets.
-test_packages=(git clang-14 libclang-rt-14-dev libbenchmark-dev python3-numpy libopenblas-dev python3-torch libtorch-dev
-               pybind11-dev python3-dev python3-setuptools python3-yaml)
+# libdw1: for messages that name the lines of C programs.
+test_packages=(git libdw1 clang-14 libclang-rt-14-dev libbenchmark-dev python3-numpy libopenblas-dev python3-torch
+               libtorch-dev pybind11-dev python3-dev python3-setuptools python3-yaml)
 # A cross compiler and an emulator. Without these, the tests are not run on ARM64.
 arm64_packages=(g++-aarch64-linux-gnu qemu-user)
 [ "$(uname -m)" = x86_64 ] || arm64_packages=()

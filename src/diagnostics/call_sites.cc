@@ -77,20 +77,19 @@ ring::CallSite MachineSite(std::uint64_t returns_to) {
           address - map.l_addr, module.build};
 }
 
-ring::CallSite SiteOf(const plan::Operation& operation) {
-  if ((operation.site & plan::kNamedSite) == 0) return MachineSite(operation.site);
-  const auto text = operation.site_text != nullptr ? operation.site_text : plan::CurrentSiteText();
-  return {text == nullptr ? "" : *text, "", 0, 0};
+ring::CallSite Known(std::uint64_t site, const std::shared_ptr<const std::string>& text) {
+  if ((site & plan::kNamedSite) == 0) return MachineSite(site);
+  const auto words = text != nullptr ? text : plan::CurrentSiteText();
+  return {words == nullptr ? "" : *words, "", 0, 0};
 }
 
 }  // namespace
 
-CallSites::Found CallSites::NumberOf(const plan::Operation& operation) noexcept {
-  const auto key = operation.site;
-  if (key == 0) return {};
-  if (const auto known = numbers_.find(key); known != numbers_.end()) return {known->second};
+CallSites::Found CallSites::NumberOf(std::uint64_t site, const std::shared_ptr<const std::string>& text) noexcept {
+  if (site == 0) return {};
+  if (const auto known = numbers_.find(site); known != numbers_.end()) return {known->second};
   try {
-    return {Add(key, SiteOf(operation)), true};
+    return {Add(site, Known(site, text)), true};
   } catch (const std::exception&) {
     return {};  // out of memory: a call that could run does not fail for want of its line
   }

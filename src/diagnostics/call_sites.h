@@ -6,9 +6,11 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <unordered_map>
 
-#include "src/plan/operation.h"
+#include "src/plan/call_site.h"
 #include "transports/ring/control_block.h"
 
 namespace tutti::diagnostics {
@@ -22,15 +24,15 @@ class CallSites {
 
   explicit CallSites(ring::ControlBlock& control) : control_(control) {}
 
-  // The number of the site where `operation` was called.
-  Found NumberOf(const plan::Operation& operation) noexcept;
+  // Of plan::CurrentSite(). `text`: CurrentSiteText() of then; null if this thread is still in the call.
+  Found NumberOf(std::uint64_t site, const std::shared_ptr<const std::string>& text) noexcept;
 
  private:
   std::uint32_t Add(std::uint64_t key, const ring::CallSite& site);
   std::uint32_t FreeNumber() const;
 
   ring::ControlBlock& control_;
-  std::unordered_map<std::uint64_t, std::uint32_t> numbers_;  // by key
+  std::unordered_map<std::uint64_t, std::uint32_t> numbers_;  // by site
   std::array<std::uint64_t, ring::kCallSites> keys_{};        // by number modulo kCallSites; 0: none
   std::uint32_t newest_ = 0;
 };

@@ -15,15 +15,10 @@ namespace {
 class Rank {
  public:
   std::uint32_t Call(std::uint64_t key, const std::string& text) {
-    plan::Operation operation;
-    operation.site = key | plan::kNamedSite;
-    operation.site_text = std::make_shared<const std::string>(text);
-    return Publish(operation);
+    return Publish(key | plan::kNamedSite, std::make_shared<const std::string>(text));
   }
   std::uint32_t CallFrom(const void* returns_to) {
-    plan::Operation operation;
-    operation.site = reinterpret_cast<std::uintptr_t>(returns_to);
-    return Publish(operation);
+    return Publish(reinterpret_cast<std::uintptr_t>(returns_to), nullptr);
   }
   std::string Site(const RecordedCall& call) { return lines_.Describe(control_->sites, call.site()); }
   std::vector<RecordedCall> Records() const { return ReadRecords(*control_); }
@@ -31,9 +26,9 @@ class Rank {
   SourceLines& lines() { return lines_; }
 
  private:
-  std::uint32_t Publish(const plan::Operation& operation) {
+  std::uint32_t Publish(std::uint64_t site, const std::shared_ptr<const std::string>& text) {
     ring::RecordedOperation record;
-    record.origin = ring::PackOrigin(0, sites_.NumberOf(operation).number);
+    record.origin = ring::PackOrigin(0, sites_.NumberOf(site, text).number);
     recorder_.Begin(record);
     return record.site();
   }

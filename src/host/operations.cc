@@ -37,7 +37,7 @@ Operations::Operations(const Parts& parts, const plan::PlanContext& context)
 Active Operations::Begin(const plan::Operation& operation) {
   const auto packed = plan::PackCall(operation);
   Active active{&operation, &plans_.Find(operation, packed)};
-  active.origin = OriginOf(operation, active.plan->choice.candidate.algorithm);
+  active.origin = OriginOf(operation.site, operation.site_text, active.plan->choice.candidate.algorithm);
   if (reports_) [[unlikely]] {
     plan::ReportPlan(parts_.fabric.rank(), parts_.fabric.nranks(), operation, active.plan->choice,
                      active.plan->plan.channels().size());
@@ -62,16 +62,15 @@ Active Operations::Begin(const plan::Operation& operation) {
   return active;
 }
 
-std::uint64_t Operations::OriginOf(const plan::Operation& operation, tuttiAlgorithm_t algorithm) {
-  const auto found = sites_.NumberOf(operation);
+std::uint64_t Operations::OriginOf(std::uint64_t site, const std::shared_ptr<const std::string>& text,
+                                   tuttiAlgorithm_t algorithm) {
+  const auto found = sites_.NumberOf(site, text);
   if (found.is_new) repeated_.ForgetSites();
   return ring::PackOrigin(static_cast<std::uint32_t>(algorithm), found.number);
 }
 
 void Operations::FindSite(RepeatedCall& repeated, const plan::PlainCall& call) noexcept {
-  plan::Operation operation;
-  operation.site = call.site;
-  const auto origin = OriginOf(operation, repeated.plan().choice.candidate.algorithm);
+  const auto origin = OriginOf(call.site, nullptr, repeated.plan().choice.candidate.algorithm);
   repeated.CalledAt(call.site, origin);
 }
 
@@ -80,7 +79,7 @@ Active Operations::BeginOneSided(const plan::Operation& operation) {
   auto& order = operation.collective == schedule::Collective::wait_signal ? awaited_ : signalled_;
   active.sequence = ++order[static_cast<std::size_t>(operation.root)];
   active.started = Ticks();
-  active.origin = OriginOf(operation, tuttiAlgorithmNone);
+  active.origin = OriginOf(operation.site, operation.site_text, tuttiAlgorithmNone);
   active.record =
       recorder_.Begin({active.sequence, 0, plan::PackCall(operation), operation.count, active.started, active.origin});
   return active;

@@ -113,7 +113,8 @@ class Operations {
 
  private:
   // What the record says of an operation's origin.
-  std::uint64_t OriginOf(const plan::Operation& operation, tuttiAlgorithm_t algorithm);
+  std::uint64_t OriginOf(std::uint64_t site, const std::shared_ptr<const std::string>& text,
+                         tuttiAlgorithm_t algorithm);
   void FindSite(RepeatedCall& repeated, const plan::PlainCall& call) noexcept;
   // Publishes the operation's record. REQUIRES: it has its sequence number.
   void Record(Active& active, std::uint64_t packed);

@@ -20,7 +20,6 @@ class RepeatedCall {
   bool IsBy(const plan::BoundPlan& plan) const { return plan_ == &plan; }
   void Keep(const plan::Operation& operation, plan::BoundPlan& plan, std::uint64_t packed) {
     operation_ = operation;
-    operation_.site_text = nullptr;  // a repetition may be called elsewhere
     ForgetSite();
     packed_ = packed;
     plan_ = &plan;

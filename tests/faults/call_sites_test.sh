@@ -20,7 +20,8 @@ expect() {
   done
 }
 
-ldconfig -p 2>/dev/null | grep -q 'libdw\.so\.1' || { echo "skipped: libdw.so.1, which reads lines, is not here" && exit 77; }
+libraries=$(PATH=$PATH:/sbin ldconfig -p)
+[[ $libraries == *libdw.so.1* ]] || { echo "skipped: libdw.so.1, which reads lines, is not here" && exit 77; }
 expect "$debug" 'called all_reduce\(.*\)( as operation 1)? at call_sites\.c:10 in step' \
   'called all_gather\(.*\)( as operation 1)? at call_sites\.c:12 in step'
 expect "$plain" "all_reduce\(.*\)( as operation 1)? at ${plain##*/}\+0x[0-9a-f]+ in step"
