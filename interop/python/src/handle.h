@@ -5,6 +5,7 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <tutti/python_site.h>
 #include <tutti/tutti.h>
 #include <unistd.h>
 
@@ -159,7 +160,9 @@ void Handle::RunFor(const Handle& parent, const Call& call) {
   std::string message;
   {
     const MainThreadInside inside(*this);
+    const auto* const site = tutti::python_site::CurrentPythonSite().get();
     const nanobind::gil_scoped_release released;
+    const tutti::CallsFrom named(tutti::python_site::AsCallSite(site));
     result = call();
     if (result != tuttiSuccess) [[unlikely]]
       message = parent.LastError();

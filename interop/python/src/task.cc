@@ -7,11 +7,16 @@ namespace nb = nanobind;
 namespace tutti_python {
 namespace {
 
+tuttiResult_t RunCall(const Call& call) {
+  const tutti::CallsFrom named(tutti::python_site::AsCallSite(call.site.get()));
+  return call.run();
+}
+
 Outcome RunGroup(const std::vector<Call>& calls) {
   auto code = tuttiGroupStart();
   if (code != tuttiSuccess) return {code, tuttiGetLastError(nullptr)};
   for (const auto& call : calls) {
-    code = call.run();
+    code = RunCall(call);
     if (code == tuttiSuccess) continue;
     Outcome failed{code, tuttiGetLastError(call.handle->get())};
     tuttiGroupEnd();  // runs nothing and returns the same failure
@@ -26,7 +31,7 @@ Outcome RunGroup(const std::vector<Call>& calls) {
 Outcome RunCalls(const std::vector<Call>& calls) {
   if (calls.size() != 1) return RunGroup(calls);
   const auto& call = calls.front();
-  const auto code = call.run();
+  const auto code = RunCall(call);
   return {code, code == tuttiSuccess ? "" : tuttiGetLastError(call.handle->get())};
 }
 

@@ -25,10 +25,11 @@ struct Arrays {
   Array receive;
 };
 
-// One call of the C API that has not run yet, without Python objects.
+// One call of the C API that has not run yet, without Python objects. Needs the GIL to be made.
 struct Call {
   std::shared_ptr<Handle> handle;
   std::function<tuttiResult_t()> run;
+  tutti::python_site::SitePointer site = tutti::python_site::CurrentPythonSite();  // where it was called
 };
 
 struct Callback {

@@ -5,6 +5,7 @@
 
 #include <nanobind/nanobind.h>
 #include <tutti/parallel/process_group.h>
+#include <tutti/python_site.h>
 
 #include <vector>
 
@@ -33,7 +34,9 @@ class Inside {
 template <typename Call>
 auto Freely(tutti::parallel::ProcessGroup& group, const Call& call) {
   const Inside inside(group);
+  const auto* const site = tutti::python_site::CurrentPythonSite().get();
   const nanobind::gil_scoped_release released;
+  const tutti::CallsFrom named(tutti::python_site::AsCallSite(site));
   return call();
 }
 

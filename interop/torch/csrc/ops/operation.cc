@@ -19,6 +19,17 @@ BackendError MakeBackendError(const std::string& message) {
   return BackendError({__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)}, message);
 }
 
+// The line of Python that issues an operation in this thread. PyTorch calls backends without Python's lock; its own
+// recorder of collectives takes it likewise. Null in a thread that runs no Python: taking the lock there would first make
+// it one of Python's.
+python_site::SitePointer SiteOfCaller() {
+  if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) return nullptr;
+  const auto locked = PyGILState_Ensure();
+  auto site = python_site::CurrentPythonSite();
+  PyGILState_Release(locked);
+  return site;
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> NewFuture(const std::vector<c10::Device>& devices) {
   return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
 }
@@ -37,9 +48,14 @@ std::exception_ptr ForPython(std::exception_ptr error) noexcept {
 }
 
 Operation::Operation(Body body, std::vector<at::Tensor> results, bool abandonable, std::vector<c10::Device> devices)
-    : body_(std::move(body)), results_(std::move(results)), abandonable_(abandonable), devices_(std::move(devices)) {}
+    : body_(std::move(body)),
+      site_(SiteOfCaller()),
+      results_(std::move(results)),
+      abandonable_(abandonable),
+      devices_(std::move(devices)) {}
 
 void Operation::RunBody(const On& on) {
+  const CallsFrom named(python_site::AsCallSite(site_.get()));
   if (!timed_) return body_(on);
   const auto begin = std::chrono::steady_clock::now();
   body_(on);

@@ -6,6 +6,8 @@
 // Thread-safety: as c10d requires of Work: all functions may be called from any thread.
 #pragma once
 
+#include <tutti/python_site.h>
+
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -48,6 +50,7 @@ class Operation : public Task {
   bool Abandonable() const override { return abandonable_; }
 
   Body body_;
+  const python_site::SitePointer site_;  // where the program issued it
   const std::vector<at::Tensor> results_;
   const bool abandonable_;
   const std::vector<c10::Device> devices_;
