@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "interop/pmpi/call.h"
+#include "tutti/extension.h"
 
 namespace tutti::pmpi {
 namespace {
@@ -162,63 +163,77 @@ using namespace tutti::pmpi;  // NOLINT: this file is the C boundary of that nam
 
 extern "C" {
 
-TUTTI_API int MPI_Barrier(MPI_Comm comm) { return Barrier(TheBelow(), comm); }
+TUTTI_API int MPI_Barrier(MPI_Comm comm) {
+  const tutti::CallsFrom caller;
+  const auto& mpi = TheBelow();
+  return Barrier(mpi, comm);
+}
 
 TUTTI_API int MPI_Bcast(void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Bcast(mpi, mpi.Bcast, buffer, count, type, root, comm);
 }
 
 TUTTI_API int MPI_Allgather(const void* send, int send_count, MPI_Datatype send_type, void* receive, int receive_count,
                             MPI_Datatype receive_type, MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Allgather(mpi, mpi.Allgather, send, send_count, send_type, receive, receive_count, receive_type, comm);
 }
 
 TUTTI_API int MPI_Gather(const void* send, int send_count, MPI_Datatype send_type, void* receive, int receive_count,
                          MPI_Datatype receive_type, int root, MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Gather(mpi, mpi.Gather, send, send_count, send_type, receive, receive_count, receive_type, root, comm);
 }
 
 TUTTI_API int MPI_Scatter(const void* send, int send_count, MPI_Datatype send_type, void* receive, int receive_count,
                           MPI_Datatype receive_type, int root, MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Scatter(mpi, mpi.Scatter, send, send_count, send_type, receive, receive_count, receive_type, root, comm);
 }
 
 TUTTI_API int MPI_Alltoall(const void* send, int send_count, MPI_Datatype send_type, void* receive, int receive_count,
                            MPI_Datatype receive_type, MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Alltoall(mpi, mpi.Alltoall, send, send_count, send_type, receive, receive_count, receive_type, comm);
 }
 
 #if MPI_VERSION >= 4
 TUTTI_API int MPI_Bcast_c(void* buffer, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Bcast(mpi, mpi.Bcast_c, buffer, count, type, root, comm);
 }
 
 TUTTI_API int MPI_Allgather_c(const void* send, MPI_Count send_count, MPI_Datatype send_type, void* receive,
                               MPI_Count receive_count, MPI_Datatype receive_type, MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Allgather(mpi, mpi.Allgather_c, send, send_count, send_type, receive, receive_count, receive_type, comm);
 }
 
 TUTTI_API int MPI_Gather_c(const void* send, MPI_Count send_count, MPI_Datatype send_type, void* receive,
                            MPI_Count receive_count, MPI_Datatype receive_type, int root, MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Gather(mpi, mpi.Gather_c, send, send_count, send_type, receive, receive_count, receive_type, root, comm);
 }
 
 TUTTI_API int MPI_Scatter_c(const void* send, MPI_Count send_count, MPI_Datatype send_type, void* receive,
                             MPI_Count receive_count, MPI_Datatype receive_type, int root, MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Scatter(mpi, mpi.Scatter_c, send, send_count, send_type, receive, receive_count, receive_type, root, comm);
 }
 
 TUTTI_API int MPI_Alltoall_c(const void* send, MPI_Count send_count, MPI_Datatype send_type, void* receive,
                              MPI_Count receive_count, MPI_Datatype receive_type, MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Alltoall(mpi, mpi.Alltoall_c, send, send_count, send_type, receive, receive_count, receive_type, comm);
 }

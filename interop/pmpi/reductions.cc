@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "interop/pmpi/call.h"
+#include "tutti/extension.h"
 
 namespace tutti::pmpi {
 namespace {
@@ -193,24 +194,28 @@ using namespace tutti::pmpi;  // NOLINT: this file is the C boundary of that nam
 extern "C" {
 
 TUTTI_API int MPI_Allreduce(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return AllReduce(mpi, mpi.Allreduce, send, receive, count, type, op, comm);
 }
 
 TUTTI_API int MPI_Reduce(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op, int root,
                          MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Reduce(mpi, mpi.Reduce, send, receive, count, type, op, root, comm);
 }
 
 TUTTI_API int MPI_Reduce_scatter_block(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op,
                                        MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return ReduceScatterBlock(mpi, mpi.Reduce_scatter_block, send, receive, count, type, op, comm);
 }
 
 TUTTI_API int MPI_Reduce_scatter(const void* send, void* receive, const int counts[], MPI_Datatype type, MPI_Op op,
                                  MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return ReduceScatter(mpi, mpi.Reduce_scatter, send, receive, counts, type, op, comm);
 }
@@ -218,24 +223,28 @@ TUTTI_API int MPI_Reduce_scatter(const void* send, void* receive, const int coun
 #if MPI_VERSION >= 4
 TUTTI_API int MPI_Allreduce_c(const void* send, void* receive, MPI_Count count, MPI_Datatype type, MPI_Op op,
                               MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return AllReduce(mpi, mpi.Allreduce_c, send, receive, count, type, op, comm);
 }
 
 TUTTI_API int MPI_Reduce_c(const void* send, void* receive, MPI_Count count, MPI_Datatype type, MPI_Op op, int root,
                            MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Reduce(mpi, mpi.Reduce_c, send, receive, count, type, op, root, comm);
 }
 
 TUTTI_API int MPI_Reduce_scatter_block_c(const void* send, void* receive, MPI_Count count, MPI_Datatype type, MPI_Op op,
                                          MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return ReduceScatterBlock(mpi, mpi.Reduce_scatter_block_c, send, receive, count, type, op, comm);
 }
 
 TUTTI_API int MPI_Reduce_scatter_c(const void* send, void* receive, const MPI_Count counts[], MPI_Datatype type,
                                    MPI_Op op, MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return ReduceScatter(mpi, mpi.Reduce_scatter_c, send, receive, counts, type, op, comm);
 }

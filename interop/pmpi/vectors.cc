@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "interop/pmpi/call.h"
+#include "tutti/extension.h"
 
 namespace tutti::pmpi {
 namespace {
@@ -209,6 +210,7 @@ extern "C" {
 
 TUTTI_API int MPI_Allgatherv(const void* send, int send_count, MPI_Datatype send_type, void* receive,
                              const int counts[], const int places[], MPI_Datatype receive_type, MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Allgatherv(mpi, mpi.Allgatherv, send, send_count, send_type, receive, counts, places, receive_type, comm);
 }
@@ -216,6 +218,7 @@ TUTTI_API int MPI_Allgatherv(const void* send, int send_count, MPI_Datatype send
 TUTTI_API int MPI_Alltoallv(const void* send, const int send_counts[], const int send_places[], MPI_Datatype send_type,
                             void* receive, const int receive_counts[], const int receive_places[],
                             MPI_Datatype receive_type, MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Alltoallv(mpi, mpi.Alltoallv, send, send_counts, send_places, send_type, receive, receive_counts,
                    receive_places, receive_type, comm);
@@ -225,6 +228,7 @@ TUTTI_API int MPI_Alltoallv(const void* send, const int send_counts[], const int
 TUTTI_API int MPI_Allgatherv_c(const void* send, MPI_Count send_count, MPI_Datatype send_type, void* receive,
                                const MPI_Count counts[], const MPI_Aint places[], MPI_Datatype receive_type,
                                MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Allgatherv(mpi, mpi.Allgatherv_c, send, send_count, send_type, receive, counts, places, receive_type, comm);
 }
@@ -232,6 +236,7 @@ TUTTI_API int MPI_Allgatherv_c(const void* send, MPI_Count send_count, MPI_Datat
 TUTTI_API int MPI_Alltoallv_c(const void* send, const MPI_Count send_counts[], const MPI_Aint send_places[],
                               MPI_Datatype send_type, void* receive, const MPI_Count receive_counts[],
                               const MPI_Aint receive_places[], MPI_Datatype receive_type, MPI_Comm comm) {
+  const tutti::CallsFrom caller;
   const auto& mpi = TheBelow();
   return Alltoallv(mpi, mpi.Alltoallv_c, send, send_counts, send_places, send_type, receive, receive_counts,
                    receive_places, receive_type, comm);
