@@ -128,6 +128,7 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting)
   const bool p2p = settings.gpu_p2p;
   const std::string no_lines = cuda_transport::WhyNoLines128(*device_, one_host, p2p, all_gather);
   shm_ = std::make_unique<shm::Fabric>(rank_, meeting.hosts, 1, settings, all_gather, meeting.deadline);
+  sites_ = std::make_unique<diagnostics::CallSites>(control());
   fabric_ = std::make_unique<cuda_transport::DeviceFabric>(
       *device_, context.tuning.max_channels + cuda_transport::kMessageChannels, *shm_, p2p,
       no_lines.empty() && packets_fit, settings.nvls, context.tuning.max_channels,
@@ -317,6 +318,7 @@ DevicePart DeviceSide::Prepare(std::span<const plan::Operation* const> operation
       Throw(tuttiInvalidUsage, "the call needs {} lanes, but a GPU allows {}", plan.program.lanes(), kMostLanes);
     }
     queue->works.push_back(WorkOf(*operation, plan));
+    queue->works.back().site = sites_->NumberOf(operation->site, operation->site_text).number;
     queue->blocks.push_back(plan.program.blocks());
     const auto& schedule = plan.program.schedule();
     queue->alone.push_back(schedule.one_launch);

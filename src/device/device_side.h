@@ -18,6 +18,7 @@
 #include "src/device/proxy.h"
 #include "src/device/signals.h"
 #include "src/device/windows.h"
+#include "src/diagnostics/call_sites.h"
 #include "src/init/host_network.h"
 #include "src/init/meeting.h"
 #include "src/memory/device_buffers.h"
@@ -108,6 +109,7 @@ class DeviceSide {
   std::unique_ptr<cuda_transport::CudaDevice> device_;
   std::shared_ptr<const cuda::KernelModule> kernels_;
   std::unique_ptr<shm::Fabric> shm_;  // control blocks, for the failure detector
+  std::unique_ptr<diagnostics::CallSites> sites_;
   std::unique_ptr<cuda_transport::DeviceFabric> fabric_;
   init::HostNetwork network_;
   std::unique_ptr<cuda_transport::DeviceArena> arena_;

@@ -112,7 +112,7 @@ bool DeviceFailureDetector::Read() {
     const cuda_kernels::DeviceCall& entry = progress.calls[(seen_ + 1) % cuda_kernels::kProgressEntries];
     cuda_kernels::DeviceCall call{Published(entry.index),     Published(entry.sequence), Published(entry.digest),
                                   Published(entry.signature), Published(entry.call),     Published(entry.count),
-                                  Published(entry.check)};
+                                  Published(entry.site),      Published(entry.check)};
     // A later entry overwrote it: the detector slept long, and continues with the oldest entry left.
     if (call.index > seen_ + 1 && call.check == cuda_kernels::CheckOf(call)) {
       seen_ = call.index - cuda_kernels::kProgressEntries;
@@ -122,8 +122,10 @@ bool DeviceFailureDetector::Read() {
     }
     if (call.index != seen_ + 1 || call.check != cuda_kernels::CheckOf(call)) break;
     news = true;
-    Running running{plan::UnpackCall(call.call, call.count), call.sequence, call.signature, 0};
-    running.record = recorder_.Begin({call.sequence, call.signature, call.call, call.count, Ticks()});
+    const auto site = static_cast<std::uint32_t>(call.site);
+    Running running{plan::UnpackCall(call.call, call.count), call.sequence, call.signature, 0, site};
+    running.record =
+        recorder_.Begin({call.sequence, call.signature, call.call, call.count, Ticks(), ring::PackOrigin(0, site)});
     if (running.operation.collective_call()) {
       control.started.store(call.sequence, std::memory_order_release);
       failure_detector_.history().Begin(call.sequence, call.digest);
@@ -169,7 +171,7 @@ std::optional<Error> DeviceFailureDetector::Look(Clock::duration waited) {
   auto* const network = side_.network();
   if (network != nullptr && kind != cuda_kernels::DeviceFaultKind::none) network->Announce();
   for (const auto& [index, running] : running_) {
-    const diagnostics::InFlight in_flight{&running.operation, running.sequence, running.signature};
+    const diagnostics::InFlight in_flight{&running.operation, running.sequence, running.signature, running.site};
     if (kind == cuda_kernels::DeviceFaultKind::none) {
       if (auto failure = failure_detector_.Look(in_flight, {MayBeAwaited(running)}, waited)) return failure;
       continue;

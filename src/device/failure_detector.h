@@ -47,6 +47,7 @@ class DeviceFailureDetector {
     std::uint64_t sequence;
     std::uint64_t signature;
     std::uint64_t record;
+    std::uint32_t site;
   };
 
   void Work();

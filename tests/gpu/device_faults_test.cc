@@ -86,6 +86,8 @@ TEST_F(Device, CapturedCallsThatDoNotMatchAreNamed) {
     EXPECT_EQ(AsyncError(rank.comm()), tuttiInvalidUsage);
     EXPECT_TRUE(
         Fails(tuttiBarrier(rank.comm(), rank.stream()), tuttiInvalidUsage, {"do not match", "count=100", "count=99"}));
+    const std::string message = tuttiGetLastError(nullptr);
+    EXPECT_NE(message.find(" at "), message.rfind(" at ")) << "the sites of both calls are named: " << message;
     EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream()))) << "the graph has ended";
   });
 }

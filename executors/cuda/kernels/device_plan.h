@@ -119,12 +119,14 @@ struct DeviceCall {
   std::uint64_t index;  // 1, 2, ...
   std::uint64_t sequence, digest;
   std::uint64_t signature, call, count;
+  std::uint64_t site;   // by number; 0: unknown
   std::uint64_t check;  // CheckOf
 };
 constexpr std::uint64_t CheckOf(const DeviceCall& c) {
   return ring::Mix(
-      c.index ^
-      ring::Mix(c.sequence ^ ring::Mix(c.digest ^ ring::Mix(c.signature ^ ring::Mix(c.call ^ ring::Mix(c.count))))));
+      c.index ^ ring::Mix(c.sequence ^
+                          ring::Mix(c.digest ^ ring::Mix(c.signature ^
+                                                         ring::Mix(c.call ^ ring::Mix(c.count ^ ring::Mix(c.site)))))));
 }
 
 // Slot contents that no honest rank writes. `forged`: a reference to memory that the peer never shared.
@@ -191,6 +193,7 @@ struct DeviceWork {
   bool scaled;
   bool one_launch;             // its steps name other ranks' buffers
   std::uint32_t lane_vectors;  // of each of the plan's lanes with its table
+  std::uint32_t site;          // for the recorder: where it was called, by number
 };
 
 // The collectives of a launch come first, in the order of the ranks.

@@ -49,7 +49,9 @@ class LaneRun {
   }
 
   // Reports that the operation begins. One thread calls it before Run().
-  TUTTI_DEVICE void Tell(const CallTicket& ticket) const { TellBegun(ticket, plan_, Sequence(), shared_.lane.digest); }
+  TUTTI_DEVICE void Tell(const CallTicket& ticket) const {
+    TellBegun(ticket, plan_, Sequence(), shared_.lane.digest, work_.site);
+  }
 
   // False if it was stopped.
   TUTTI_DEVICE bool Run() {

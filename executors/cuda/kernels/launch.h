@@ -118,7 +118,7 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
       if (ThreadIndex() == 0) shared.lane.digest = DigestOf(shared.lane, queue, plan, w + 1);
       if (lane == 0) {
         Sync();
-        if (tells) TellBegun(ticket, plan, queue.queue->sequence + w + 1, shared.lane.digest);
+        if (tells) TellBegun(ticket, plan, queue.queue->sequence + w + 1, shared.lane.digest, work.site);
       }
     }
     if (w + 1 == queue.works) break;

@@ -25,6 +25,7 @@ struct PeerState {
   Share share;          // of the step
   std::uint32_t block;  // of the queue
   std::uint32_t step, chunk;
+  std::uint32_t site;              // DeviceWork::site
   std::uint64_t sequence, digest;  // with this operation
 
   template <typename T>
@@ -83,6 +84,7 @@ TUTTI_DEVICE bool FetchPeers(const DeviceLaunch& launch, const DeviceWorkQueue& 
   }
   if (ThreadIndex() == 0) {
     peers.queue = queue;
+    peers.site = work.site;
     peers.own = {work.input, work.output};
     peers.block = BlockIndex() - queue.first_block;
     peers.step = peers.block % steps;
@@ -131,7 +133,7 @@ TUTTI_DEVICE void PreparePeers(const PeerState& peers, Move& move) {
 // is for the first threads.
 TUTTI_DEVICE void TellPeers(const PeerState& peers) {
   if (peers.block != 0 || ThreadIndex() != ThreadCount() - 1 || LoadRelaxed(&peers.queue.rank->halted) != 0) return;
-  TellBegun(TakeTicket(*peers.queue.rank), peers.At<DevicePlan>(0), peers.sequence, peers.digest);
+  TellBegun(TakeTicket(*peers.queue.rank), peers.At<DevicePlan>(0), peers.sequence, peers.digest, peers.site);
 }
 
 // Moves this block's share of its step, and reports the operation.

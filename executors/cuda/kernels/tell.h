@@ -29,12 +29,13 @@ TUTTI_DEVICE void Report(const CallTicket& ticket, const DeviceCall& call) {
   StoreRelaxed(&entry.signature, call.signature);
   StoreRelaxed(&entry.call, call.call);
   StoreRelaxed(&entry.count, call.count);
+  StoreRelaxed(&entry.site, call.site);
   StoreRelaxed(&entry.check, CheckOf(call));
 }
 
 // Reports to the recorder and the watchdog that an operation begins.
 TUTTI_DEVICE void TellBegun(const CallTicket& ticket, const DevicePlan& plan, std::uint64_t sequence,
-                            std::uint64_t digest) {
+                            std::uint64_t digest, std::uint32_t site) {
   DeviceCall call{};
   call.index = ticket.index;
   call.sequence = sequence;
@@ -42,6 +43,7 @@ TUTTI_DEVICE void TellBegun(const CallTicket& ticket, const DevicePlan& plan, st
   call.signature = plan.signature;
   call.call = plan.call;
   call.count = plan.count;
+  call.site = site;
   Report(ticket, call);
 }
 
