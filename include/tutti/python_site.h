@@ -8,7 +8,7 @@
 #define TUTTI_PYTHON_SITE_H_
 
 #include <Python.h>
-// After Python.h:
+// After the one above:
 #include <frameobject.h>
 
 #include <algorithm>

@@ -16,7 +16,7 @@
 
 namespace tutti::diagnostics {
 
-// The few declarations needed of elfutils' stable interface, by its header libdwfl.h. (Named, because a member of a class
+// The few declarations needed of libdwfl's stable interface, by elfutils' headers. (Named, because a member of a class
 // must not have a type of an unnamed namespace.)
 namespace libdwfl {
 

@@ -96,7 +96,7 @@ class Page:
         self.execute(["tutti", "run", "-n", block.one("ranks", "2"), program], block)
 
     def compile(self, source: str, program: str) -> None:
-        flags = ["-std=gnu99", "-Wall", "-Wextra", "-Werror", "-Wno-unused"]
+        flags = ["-g", "-std=gnu99", "-Wall", "-Wextra", "-Werror", "-Wno-unused"]
         command = f"cc {' '.join(flags)} {source} $(pkg-config --cflags --libs tutti) -o {program}"
         done = subprocess.run(["bash", "-c", command], cwd=self.folder, env=self.environment, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -129,6 +129,9 @@ class Page:
             return
         suffix = kinds[block.language]
         name = block.one("file", f"block.{suffix}")
+        if block.has("replaces"):  # messages name the file
+            name = f"replaced/{self.written}"
+            (self.folder / "replaced").mkdir(exist_ok=True)
         (self.folder / name).write_text(text, encoding="utf-8")
         if block.has("file"):
             self.written = name
