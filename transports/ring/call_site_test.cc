@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <limits>
 #include <memory>
+#include <string>
+#include <thread>
 
 namespace tutti::ring {
 namespace {
@@ -40,6 +43,32 @@ TEST(CallSite, AnOverwrittenOneIsGone) {
   WriteCallSite(*table, 1 + kCallSites, {"second", "", 0, 0});
   EXPECT_FALSE(ReadCallSite(*table, 1));
   EXPECT_EQ(ReadCallSite(*table, 1 + kCallSites)->words, "second");
+}
+
+// Sites overwrite each other while another thread reads.
+TEST(CallSite, IsReadWholeOrNotAtAll) {
+  constexpr std::uint32_t kWritten = 20'000;
+  const auto site_of = [](std::uint32_t number) {
+    const auto text = std::to_string(number);
+    return CallSite{text, "/job/" + text, number, number};
+  };
+  const auto table = std::make_unique<CallSiteTable>();
+  std::atomic<std::uint32_t> newest{0};
+  std::thread writer([&] {
+    for (std::uint32_t i = 0; i < kWritten; ++i) {
+      const auto number = 1 + i * kCallSites;  // in one place
+      WriteCallSite(*table, number, site_of(number));
+      newest.store(number, std::memory_order_relaxed);
+    }
+  });
+  for (std::uint32_t number = 0; number < 1 + (kWritten - 1) * kCallSites;) {
+    number = newest.load(std::memory_order_relaxed);
+    const auto site = ReadCallSite(*table, number);
+    if (site) {
+      EXPECT_EQ(*site, site_of(number));
+    }
+  }
+  writer.join();
 }
 
 TEST(CallSite, TextsWithoutAnEndEnd) {
