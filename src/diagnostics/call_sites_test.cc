@@ -80,6 +80,20 @@ TEST(CallSites, InMachineCodeHaveLineOrFunction) {
   EXPECT_NE(site.find("InMachineCode"), std::string::npos) << site;
 }
 
+TEST(CallSites, NamesOfFunctionsAreShort) {
+  Rank rank;
+  const auto described = [&](const char* symbol) {
+    ring::WriteCallSite(rank.control().sites, 1, {symbol, "train", 16, 0});
+    return rank.lines().Describe(rank.control().sites, 1);
+  };
+  EXPECT_EQ(described("step"), "train+0x10 in step");
+  EXPECT_EQ(described("_Z4stepi"), "train+0x10 in step");
+  EXPECT_EQ(described("_ZN3job12_GLOBAL__N_14stepIiEEiT_"), "train+0x10 in job::step");
+  EXPECT_EQ(described("_ZNK3job5Model4stepERKSt6vectorIfSaIfEE"), "train+0x10 in job::Model::step");
+  EXPECT_EQ(described("_Z4stepB5cxx11v"), "train+0x10 in step");
+  EXPECT_EQ(described("_ZltRK1AS1_"), "train+0x10 in operator<(A const&, A const&)");
+}
+
 TEST(CallSites, OutsideOfAnyModuleAreUnknown) {
   Rank rank;
   const auto heap = std::make_unique<int>();

@@ -161,9 +161,16 @@ std::optional<Error> FailureDetector::LookForDeath(const InFlight& in_flight, co
     if (!left) died = ended;
   }
   if (missed < 0) return std::nullopt;
-  return Error{tuttiRemoteError, fmt::format("{} {} while {} waited for it in {}{}", Who(missed),
-                                             died.value_or("destroyed its communicator"), Who(fabric_.rank()),
-                                             Describe(in_flight), died ? WhoElseEnded(missed) : "")};
+  return Error{
+      tuttiRemoteError,
+      fmt::format("{} {} while {} waited for it in {}{}{}", Who(missed), died.value_or("destroyed its communicator"),
+                  Who(fabric_.rank()), Describe(in_flight), LastCallOf(missed), died ? WhoElseEnded(missed) : "")};
+}
+
+std::string FailureDetector::LastCallOf(int rank) const {
+  const auto& control = fabric_.control(rank);
+  const auto last = ReadRecord(control, NewestRecord(control));
+  return last ? fmt::format("; its last call was {}", DescribeNumbered(rank, *last)) : "";
 }
 
 // The missing rank may have ended because another one did, without being able to report that.

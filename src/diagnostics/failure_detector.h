@@ -99,6 +99,8 @@ class FailureDetector {
                                     std::chrono::steady_clock::duration waited);
   // "died", ...; nothing if the rank has not ended as far as this rank can see.
   std::optional<std::string> HowItEnded(int rank) const;
+  // "; its last call was ...", if one is on record.
+  std::string LastCallOf(int rank) const;
   // "; so was rank 2 (...)" for each other rank that has ended, too.
   std::string WhoElseEnded(int missed) const;
   bool NeedsUs(int rank, const RecordedCall& theirs) const;

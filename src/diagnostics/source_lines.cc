@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <string_view>
 
 #include "base/file_descriptor.h"
 #include "base/plain_text.h"
@@ -70,11 +71,29 @@ struct Library {
 }  // namespace libdwfl
 namespace {
 
+// "f" of "int f<int>(int)": without types and arguments, which take a line each.
+std::string ShortName(std::string name) {
+  constexpr std::string_view kUnnamed = "(anonymous namespace)::";
+  for (auto at = name.find(kUnnamed); at != std::string::npos; at = name.find(kUnnamed))
+    name.erase(at, kUnnamed.size());
+  constexpr std::string_view kConst = " const";
+  if (name.ends_with(kConst)) name.resize(name.size() - kConst.size());
+  std::string kept;
+  int depth = 0;
+  for (const char c : name) {
+    if (c == '<' || c == '(' || c == '[') ++depth;
+    if (depth == 0) kept += c;
+    if (c == '>' || c == ')' || c == ']') --depth;
+  }
+  if (depth != 0) return name;  // an operator that compares or shifts
+  return kept.substr(kept.rfind(' ') + 1);
+}
+
 std::string Demangled(const char* symbol) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(symbol, nullptr, nullptr, &status),
                                                          &std::free);
-  return name == nullptr ? symbol : name.get();
+  return name == nullptr ? symbol : ShortName(name.get());
 }
 
 std::string WithoutFolders(const std::string& path) { return path.substr(path.rfind('/') + 1); }

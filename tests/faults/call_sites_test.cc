@@ -42,7 +42,7 @@ constexpr int kGathers = __LINE__ + 2;
 
 // The words for a line of this file.
 std::string Site(int line, std::string_view function) {
-  return fmt::format("at call_sites_test.cc:{} in tutti::testing::(anonymous namespace)::{}(", line, function);
+  return fmt::format("at call_sites_test.cc:{} in tutti::testing::{}", line, function);
 }
 
 class Stream {
@@ -115,7 +115,8 @@ TEST_F(CallSites, OfTheWaitForADeadRank) {
           ASSERT_TRUE(Ok(Gathers(data, comm, nullptr)));
           if (self.rank() == 1) KillThisProcessAfter({});
           EXPECT_TRUE(Fails(Reduces(data, comm, nullptr), tuttiRemoteError,
-                            {"while", "waited for it", Site(kReduces, "Reduces")}));
+                            {"while", "waited for it", Site(kReduces, "Reduces"), "its last call was all_gather",
+                             Site(kGathers, "Gathers")}));
         },
         options);
   }

@@ -102,11 +102,11 @@ class Case {
       }
       const auto by = newest->algorithm == "none" ? "" : fmt::format(" by {}", newest->algorithm);
       if (newest->done) {
-        Say("  {} is in no operation: its last was operation {}, {}{}, done {}", Who(dump.rank), newest->sequence,
-            Called(*newest), by, Ago(dump, newest->ended_us));
+        Say("  {} is in no operation: its last was operation {}, {}{}{}, done {}", Who(dump.rank), newest->sequence,
+            newest->call, by, diagnostics::AtSite(newest->site), Ago(dump, newest->ended_us));
       } else {
-        Say("  {} is in operation {}, {}{}, since {}{}", Who(dump.rank), newest->sequence, Called(*newest), by,
-            Ago(dump, newest->started_us),
+        Say("  {} is in operation {}, {}{}{}, since {}{}", Who(dump.rank), newest->sequence, newest->call, by,
+            diagnostics::AtSite(newest->site), Ago(dump, newest->started_us),
             dump.waits_for < 0 ? "" : fmt::format("; it waits for {}", Who(dump.waits_for)));
       }
       if (newest->sequence < furthest) {

@@ -33,9 +33,15 @@ class Recorded {
     dumped_.rank = rank;
     for (int r = 0; r < ranks; ++r) dumped_.roster.push_back({"node" + std::to_string(r), 100 + r});
   }
+  // The next calls are made there.
+  Recorded& At(const std::string& site) {
+    ring::WriteCallSite(block_->sites, ++site_, {site, "", 0, 0});
+    return *this;
+  }
   Recorded& Call(const plan::Operation& operation, std::uint64_t sequence, bool done) {
-    const auto record = recorder_.Begin({sequence, plan::SignatureOf(operation), plan::PackCall(operation),
-                                         operation.count, Ticks(), static_cast<std::uint64_t>(tuttiAlgorithmRing)});
+    const auto record =
+        recorder_.Begin({sequence, plan::SignatureOf(operation), plan::PackCall(operation), operation.count, Ticks(),
+                         ring::PackOrigin(static_cast<std::uint32_t>(tuttiAlgorithmRing), site_)});
     if (done) recorder_.End(record, Ticks());
     return *this;
   }
@@ -57,6 +63,7 @@ class Recorded {
   diagnostics::Recorder recorder_;
   TickCalendar calendar_;
   diagnostics::DumpedRank dumped_;
+  std::uint32_t site_ = 0;
 };
 
 bool Says(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
@@ -80,6 +87,18 @@ TEST(Diagnosis, ComparesCalls) {
   EXPECT_TRUE(Says(text,
                    "=> The calls of operation 1 do not match: rank 0 called all_reduce(count=8, float32, sum), rank "
                    "1 called all_reduce(count=9, float32, sum)"))
+      << text;
+}
+
+TEST(Diagnosis, NamesTheLinesOfCalls) {
+  auto first = Recorded(0, 2).At("/job/train.py:41 in step").Call(AllReduceOf(8), 1, false).Read();
+  EXPECT_EQ(first.operations.at(0).site, "/job/train.py:41 in step");
+  const auto text =
+      Diagnose({std::move(first), Recorded(1, 2).At("/job/train.py:44").Call(AllReduceOf(9), 1, false).Read()});
+  EXPECT_TRUE(Says(text, "all_reduce(count=8, float32, sum) by ring at train.py:41 in step, since")) << text;
+  EXPECT_TRUE(Says(text,
+                   "rank 0 called all_reduce(count=8, float32, sum) at train.py:41 in step, rank 1 called "
+                   "all_reduce(count=9, float32, sum) at train.py:44\n"))
       << text;
 }
 
