@@ -1,4 +1,5 @@
 // Every collective by its NCCL name, on host memory, with ranks as threads and as processes; types, operators, streams.
+#include <array>
 #include <numeric>
 
 #include "interop/nccl/tests/testing.h"
@@ -174,6 +175,23 @@ TEST(NcclCollectives, ScaleByPreMulSum) {
     EXPECT_EQ(value, 60);
     EXPECT_TRUE(Ok(ncclRedOpDestroy(op, comm)));
     EXPECT_TRUE(Fails(ncclAllReduce(&value, &value, 1, ncclFloat, op, comm, nullptr), ncclInvalidArgument, "op"));
+  });
+}
+
+// Messages name the program's calls, not those that the library makes for it.
+TEST(NcclCollectives, OnesThatDifferAreNamedWithTheProgramsLines) {
+  RunRanks(2, [](Rank& self) {
+    const auto comm = Join(self);
+    std::array<float, 2> values{};
+    const auto result =
+        self.rank() == 0
+            ? ncclAllReduce(values.data(), values.data(), 1, ncclFloat, ncclSum, comm, nullptr)
+            : ncclAllReduceConfig(values.data(), values.data(), 2, ncclFloat, ncclSum, comm, nullptr, nullptr);
+    EXPECT_EQ(result, ncclInvalidUsage);
+    const std::string message = ncclGetLastError(comm);
+    EXPECT_NE(message.find(" at "), message.rfind(" at ")) << message;
+    EXPECT_EQ(message.find("libnccl"), std::string::npos) << message;
+    self.Meet();
   });
 }
 
