@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 
 namespace tutti {
 namespace {

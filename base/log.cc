@@ -7,7 +7,7 @@
 
 #include "base/extension.h"
 #include "base/plain_text.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 
 namespace tutti {
 namespace {

@@ -107,6 +107,8 @@ set(CPACK_DEBIAN_TUTTI_TOOLS_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_TUTTI_TOOLS_DESCRIPTION "Programs of Tutti: tutti and tutti-bench")
 set(CPACK_DEBIAN_TUTTI_NCCL_DESCRIPTION "libnccl.so.2 over Tutti, in a folder of its own")
 set(CPACK_DEBIAN_TUTTI_MPI_DESCRIPTION "Libraries that run the collectives of MPI programs over Tutti, preloaded")
+# For messages that name lines of C programs.
+set(CPACK_DEBIAN_TUTTI_PACKAGE_RECOMMENDS libdw1)
 set(CPACK_DEBIAN_TUTTI_MPI_PACKAGE_SUGGESTS "mpich | openmpi-bin")
 set(CPACK_COMPONENTS_ALL)
 foreach(package IN LISTS tutti_packages)

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "net/interfaces.h"
 #include "testing/free_port.h"
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "base/command_line/outline.h"
-#include "base/nearest_name.h"
 #include "base/plain_text.h"
+#include "base/settings/nearest_name.h"
 
 namespace tutti::command_line {
 namespace {

@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "base/nearest_name.h"
+#include "base/settings/nearest_name.h"
 
 namespace tutti::bench {
 namespace {

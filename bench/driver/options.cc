@@ -14,9 +14,9 @@
 
 #include "base/command_line/run.h"
 #include "base/command_line/words.h"
-#include "base/nearest_name.h"
 #include "base/numbers/datatype.h"
 #include "base/report/sizes.h"
+#include "base/settings/nearest_name.h"
 #include "bench/driver/launch.h"
 
 namespace tutti::bench {

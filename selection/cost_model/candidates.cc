@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/nearest_name.h"
 #include "base/numbers/rounding.h"
+#include "base/settings/nearest_name.h"
 #include "base/threads/made_once.h"
 
 namespace tutti::cost_model {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/nearest_name.h"
 #include "base/plain_text.h"
+#include "base/settings/nearest_name.h"
 #include "selection/cost_model/candidates.h"
 
 namespace tutti::cost_model {

@@ -1,5 +1,5 @@
 // The C boundary of settings and extensions.
-#include "base/settings.h"
+#include "base/settings/settings.h"
 
 #include <memory>
 #include <string_view>

@@ -20,7 +20,7 @@
 
 #include "base/clocks/deadline.h"
 #include "base/error.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "base/threads/cancellation.h"
 #include "net/auth/channel.h"
 #include "src/bootstrap/hub.h"

@@ -5,7 +5,7 @@
 // which others may guess. Thread-safety: pure but for name resolution and a look at this process's ancestors.
 #pragma once
 
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "src/bootstrap/unique_id.h"
 
 namespace tutti::bootstrap {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/settings.h"
+#include "base/settings/settings.h"
 
 namespace tutti::bootstrap {
 

@@ -8,7 +8,7 @@
 
 #include "base/all_gather.h"
 #include "base/clocks/deadline.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "src/bootstrap/join_messages.h"
 #include "transports/shm/hosts.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/all_gather.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/tuner/explain.h"
 #include "src/plan/external_tuner.h"

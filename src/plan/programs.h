@@ -11,7 +11,7 @@
 
 #include "algorithms/msccl/program.h"
 #include "base/all_gather.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "selection/cost_model/candidates.h"
 #include "src/plan/operation.h"
 #include "transports/shm/descriptors/descriptor_exchange.h"

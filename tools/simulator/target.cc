@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/nearest_name.h"
+#include "base/settings/nearest_name.h"
 #include "executors/cuda/kernels/device_plan.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/cost_model/machine_of_system.h"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "base/shared_library.h"
 #include "transports/plugin/control_thread.h"
 #include "transports/plugin/net.h"

@@ -14,7 +14,7 @@
 
 #include "base/all_gather.h"
 #include "base/file_descriptor.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "net/auth/secret_key.h"
 #include "transports/plugin/peer.h"
 #include "transports/side/transport.h"

@@ -11,7 +11,7 @@
 
 #include "base/all_gather.h"
 #include "base/error.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "net/auth/secret_key.h"
 #include "transports/progress/network_transport.h"
 #include "tutti/tutti.h"

@@ -13,7 +13,7 @@
 
 #include "base/clocks/deadline.h"
 #include "base/file_descriptor.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "transports/ring/layout.h"
 #include "transports/ring/ring.h"
 #include "transports/shm/descriptors/descriptor_exchange.h"

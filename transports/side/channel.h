@@ -16,7 +16,7 @@
 
 #include "base/all_gather.h"
 #include "base/file_descriptor.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "net/auth/secret_key.h"
 #include "transports/progress/network_transport.h"
 #include "transports/tcp/tcp.h"

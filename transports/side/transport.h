@@ -15,7 +15,7 @@
 
 #include "base/all_gather.h"
 #include "base/clocks/deadline.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "net/auth/secret_key.h"
 #include "transports/progress/network_transport.h"
 #include "transports/side/channel.h"

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "net/interfaces.h"
 
 namespace tutti::tcp {

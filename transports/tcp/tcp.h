@@ -17,7 +17,7 @@
 
 #include "base/all_gather.h"
 #include "base/file_descriptor.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "net/auth/client_handshake.h"
 #include "net/auth/doorkeeper.h"
 #include "transports/progress/network_transport.h"

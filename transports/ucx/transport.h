@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/all_gather.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "net/auth/secret_key.h"
 #include "transports/side/transport.h"
 #include "transports/ucx/peer.h"

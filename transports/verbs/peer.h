@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "transports/progress/network_transport.h"
 #include "transports/progress/range_map.h"
 #include "transports/side/peer.h"

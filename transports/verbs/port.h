@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "transports/verbs/library.h"
 #include "transports/verbs/ports.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/all_gather.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "net/auth/secret_key.h"
 #include "transports/side/transport.h"
 #include "transports/verbs/peer.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/clocks/deadline.h"
-#include "base/settings.h"
+#include "base/settings/settings.h"
 #include "net/socket.h"
 #include "src/bootstrap/rendezvous/rendezvous_state.h"
 #include "src/bootstrap/unique_id.h"

@@ -1,4 +1,4 @@
-#include "base/settings.h"
+#include "base/settings/settings.h"
 
 #include <gtest/gtest.h>
 #include <sys/auxv.h>

@@ -1,4 +1,4 @@
-#include "base/unknown_settings.h"
+#include "base/settings/unknown_settings.h"
 
 #include <gtest/gtest.h>
 

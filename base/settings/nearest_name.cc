@@ -1,4 +1,4 @@
-#include "base/nearest_name.h"
+#include "base/settings/nearest_name.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "base/unknown_settings.h"
+#include "base/settings/unknown_settings.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <array>
 #include <vector>
 
-#include "base/nearest_name.h"
 #include "base/plain_text.h"
+#include "base/settings/nearest_name.h"
 
 namespace tutti {
 namespace {

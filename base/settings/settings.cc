@@ -1,4 +1,4 @@
-#include "base/settings.h"
+#include "base/settings/settings.h"
 
 #include <sys/auxv.h>
 
@@ -14,10 +14,10 @@
 #include "base/error.h"
 #include "base/extension.h"
 #include "base/log.h"
-#include "base/nearest_name.h"
 #include "base/plain_text.h"
+#include "base/settings/nearest_name.h"
+#include "base/settings/unknown_settings.h"
 #include "base/threads/made_once.h"
-#include "base/unknown_settings.h"
 
 extern char** environ;
 
