@@ -46,7 +46,7 @@ class Heap {
   std::optional<PlainWrite> TakePlainWrite(const volatile void* address);
 
  private:
-  static constexpr std::size_t kRegion = std::size_t{1} << 16;
+  static constexpr std::size_t kRegion = std::size_t{1} << 18;
   static constexpr std::size_t kLine = 64;
 
   struct Cell {
