@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/plain_text.h"
@@ -31,16 +33,56 @@ std::size_t Distance(std::string_view from, std::string_view to) {
   return row.back();
 }
 
+constexpr std::size_t kLettersEach = 3;  // for a mistake
+constexpr std::string_view kBetweenWords = "_-";
+
+// The length of the whole words, each with what follows it, that both names begin with.
+std::size_t SharedWords(std::string_view one, std::string_view other) {
+  const auto shared = one.substr(0, static_cast<std::size_t>(std::ranges::mismatch(one, other).in1 - one.begin()));
+  const auto last = shared.find_last_of(kBetweenWords);
+  return last == std::string_view::npos ? 0 : last + 1;
+}
+
+std::string Reversed(std::string_view text) { return {text.rbegin(), text.rend()}; }
+
+// One of the names is the other's first half or more.
+bool OneBeginsTheOther(std::string_view one, std::string_view other) {
+  const auto [shorter, longer] = std::minmax(one, other, [](auto a, auto b) { return a.size() < b.size(); });
+  return longer.starts_with(shorter) && shorter.size() * 2 >= longer.size();
+}
+
+// How many mistakes make `typed` of `name`, and of how many letters; none if that is more than a person makes. A left
+// out or added end is one mistake.
+std::optional<std::pair<std::size_t, std::size_t>> MistakesIn(std::string_view typed, std::string_view name) {
+  const auto letters = Distance(typed, name);
+  const bool takes_one = typed.size() >= kLettersEach;
+  if (letters > 0 && takes_one && OneBeginsTheOther(typed, name)) return {{1, letters}};
+  // Words that both have say nothing about the others: OP_TIMEOUT is not IB_TIMEOUT.
+  const auto first = SharedWords(typed, name);
+  typed.remove_prefix(first);
+  name.remove_prefix(first);
+  const auto last = SharedWords(Reversed(typed), Reversed(name));
+  typed.remove_suffix(last);
+  name.remove_suffix(last);
+  const auto mistakes = Distance(typed, name);
+  const bool one_of_a_short_word = takes_one && mistakes == 1 && typed.size() > 1;
+  if (mistakes * kLettersEach > typed.size() && !one_of_a_short_word) return std::nullopt;
+  return {{mistakes, letters}};
+}
+
+std::string_view WithoutDashes(std::string_view option) {
+  return option.substr(std::min(option.find_first_not_of('-'), option.size()));
+}
+
 }  // namespace
 
 std::string_view NearestName(std::string_view name, std::span<const std::string_view> names) {
-  constexpr std::size_t kLettersEach = 2;
   std::string_view nearest;
-  std::size_t least = name.size() / kLettersEach + 1;
+  std::optional<std::pair<std::size_t, std::size_t>> least;
   for (const auto each : names) {
-    const std::size_t distance = Distance(name, each);
-    if (distance >= least) continue;
-    least = distance;
+    const auto mistakes = MistakesIn(WithoutDashes(name), WithoutDashes(each));
+    if (!mistakes || (least && *least <= *mistakes)) continue;
+    least = mistakes;
     nearest = each;
   }
   return nearest;

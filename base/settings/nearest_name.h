@@ -9,8 +9,9 @@
 
 namespace tutti {
 
-// The one of `names` with the fewest changed, added, missing or swapped letters; empty if those are more than half of
-// `name`'s.
+// The one of `names` with the fewest mistakes: changed, added, missing or swapped letters, or an end too much or too
+// little. Empty if none is near: if they are more than a third of `name`'s letters, without the words that both share.
+// Dashes of options are no letters.
 std::string_view NearestName(std::string_view name, std::span<const std::string_view> names);
 
 // "; did you mean ring?", or nothing if no name is near.

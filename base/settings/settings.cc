@@ -293,13 +293,13 @@ std::string FormerNamesIn(const Lookup& lookup) {
 namespace {
 
 std::string UnknownInThisProcess() {
-  std::vector<std::string_view> entries, names;
+  std::vector<std::string_view> entries, names, former_names;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) entries.emplace_back(*entry);
   for (const auto& variable : Variables()) names.push_back(variable.name);
   for (const auto& alias : kAliases) {
-    if (alias.former) names.push_back(alias.other);
+    if (alias.former) former_names.push_back(alias.other);
   }
-  return UnknownSettingsIn(entries, names);
+  return UnknownSettingsIn(entries, names, former_names);
 }
 
 std::string IgnoredInThisProcess() {

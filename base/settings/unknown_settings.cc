@@ -64,8 +64,8 @@ constexpr std::array kOthers = std::to_array<std::string_view>({
 
 }  // namespace
 
-std::string UnknownSettingsIn(std::span<const std::string_view> environment,
-                              std::span<const std::string_view> settings) {
+std::string UnknownSettingsIn(std::span<const std::string_view> environment, std::span<const std::string_view> settings,
+                              std::span<const std::string_view> former_names) {
   constexpr std::string_view kPrefix = "TUTTI_";
   std::vector<std::string_view> known(settings.begin(), settings.end());
   known.insert(known.end(), kOthers.begin(), kOthers.end());
@@ -75,6 +75,7 @@ std::string UnknownSettingsIn(std::span<const std::string_view> environment,
   for (const auto entry : environment) {
     const auto name = entry.substr(0, entry.find('='));
     if (!name.starts_with(kPrefix) || std::ranges::find(known, name) != known.end()) continue;
+    if (std::ranges::find(former_names, name) != former_names.end()) continue;
     const auto nearest = NearestName(name.substr(kPrefix.size()), ends);
     told += fmt::format("tutti: {} is not a setting{} (`tutti settings` lists them)\n", Printable(name),
                         nearest.empty() ? "" : fmt::format("; did you mean {}{}?", kPrefix, nearest));
