@@ -1,5 +1,6 @@
 """Messages about wrong arguments name what was passed, and what was meant."""
 
+import math
 import pickle
 import re
 import subprocess
@@ -27,6 +28,14 @@ READ_ONLY.flags.writeable = False
     (lambda comm: comm.split(0, colour=2), "split() has no option 'colour' (there are name, "),
     (lambda comm: tutti.init(timeout="5"), "init(): timeout is '5', of type str, but takes a number of seconds"),
     (lambda comm: comm.shrink(channels=1.5), "shrink(): channels is 1.5, of type float, but takes a whole number"),
+    (lambda comm: comm.split(color="x"), "split(): color is 'x', of type str, but takes a whole number"),
+    (lambda comm: comm.split(0, key=0.5), "split(): key is 0.5, of type float, but takes a whole number"),
+    (lambda comm: comm.shrink(["a"]), "shrink(): a rank of exclude is 'a', of type str, but takes a whole number"),
+    (lambda comm: comm.shrink(abort="x"), "shrink(): abort is 'x', of type str, but takes True or False"),
+    (lambda comm: comm.grow("x"), "grow(): size is 'x', of type str, but takes a whole number"),
+    (lambda comm: comm.grow(2, "id"), "grow(): id is 'id', of type str, but takes the bytes of unique_id()"),
+    (lambda comm: tutti.init(0, "one", b""), "init(): size is 'one', of type str, but takes a whole number"),
+    (lambda comm: tutti.init(0, 1, 5), "init(): id is 5, of type int, but takes the bytes of unique_id()"),
 ])
 def test_arguments_that_a_function_does_not_take(alone, call, reason):
     with pytest.raises(TypeError, match=re.escape(reason)):
@@ -37,6 +46,15 @@ def test_arguments_that_a_function_does_not_take(alone, call, reason):
     (lambda comm: comm.all_reduce(np.ones(4), op="summ"), "op is 'summ'; did you mean 'sum'? (there are 'sum', 'prod', "),
     (lambda comm: comm.broadcast(READ_ONLY, root=1), "send is read-only, and the call writes to it"),
     (lambda comm: comm.broadcast(None, READ_ONLY, root=1), "recv is read-only, and the call writes to it"),
+    (lambda comm: tutti.init(timeout=-1), "init(): timeout is -1, but takes 0 to 2147483 seconds; 0 is for ever"),
+    (lambda comm: tutti.init(init_timeout=-1e-9), "init(): init_timeout is -1e-09, but takes 0 to 2147483 seconds"),
+    (lambda comm: comm.split(0, timeout=math.nan), "split(): timeout is nan, but takes 0 to 2147483 seconds"),
+    (lambda comm: comm.shrink(timeout=math.inf), "shrink(): timeout is inf, but takes 0 to 2147483 seconds"),
+    (lambda comm: comm.grow(2, init_timeout=1e30), "grow(): init_timeout is 1e+30, but takes 0 to 2147483 seconds"),
+    (lambda comm: comm.split(0, channels=2**40), "split(): channels is 1099511627776, but takes whole numbers of 32 bits"),
+    (lambda comm: comm.split(2**40), "split(): color is 1099511627776, but takes whole numbers of 32 bits"),
+    (lambda comm: comm.shrink([0]), "shrink(): exclude has 1 of 1 ranks, but at least one must stay"),
+    (lambda comm: comm.shrink([5]), "shrink(): exclude has rank 5; the ranks are 0 to 0"),
 ])
 def test_values_that_a_function_does_not_take(alone, call, reason):
     with pytest.raises(tutti.InvalidArgumentError, match=re.escape(reason)):
@@ -50,7 +68,7 @@ def test_a_type_error_of_the_call_itself_stays(alone):
 
 def test_numbers_of_numpy_are_numbers(alone):
     assert alone.reduce(np.ones(4), root=np.int64(0)) is not None
-    with alone.split(0, timeout=np.float64(5), channels=np.int32(1)) as child:
+    with alone.split(np.int64(0), timeout=np.float64(5), channels=np.int32(1)) as child:
         assert child.size == 1
 
 

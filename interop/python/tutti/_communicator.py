@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, TypeVar
 from . import _core, _objects
 from ._errors import InvalidArgumentError
 from ._interrupts import WATCHER
-from ._options import Options, config
+from ._options import Options, config, mistyped, unique, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -65,8 +65,8 @@ class Communicator(_core.Communicator):
         new communicator has this one's.
         """
         child = Communicator()
-        color = _NO_COLOR if color is None else color
-        return child if child._split_from(self, color, key, config("split", options)) else None
+        color = _NO_COLOR if color is None else whole("split", "color", color)
+        return child if child._split_from(self, color, whole("split", "key", key), config("split", options)) else None
 
     def shrink(self, exclude: Iterable[int] = (), *, abort: bool = False, **options: Unpack[Options]) -> Communicator:
         """Makes a communicator of the ranks that live, except those in exclude, in the order of their old ranks.
@@ -74,8 +74,15 @@ class Communicator(_core.Communicator):
         All of them call it, with the same exclude. This communicator may have failed; it must still be closed. abort: ends
         what runs on it first.
         """
+        if not isinstance(abort, bool):
+            raise mistyped("shrink", "abort", abort, "True or False")
+        leaving = [whole("shrink", "a rank of exclude", rank) for rank in exclude]
+        if strangers := [rank for rank in leaving if not 0 <= rank < self.size]:
+            raise InvalidArgumentError(f"shrink(): exclude has rank {strangers[0]}; the ranks are 0 to {self.size - 1}")
+        if len(leaving) >= self.size:
+            raise InvalidArgumentError(f"shrink(): exclude has {len(leaving)} of {self.size} ranks, but at least one must stay")
         child = Communicator()
-        child._shrink_from(self, list(exclude), abort, config("shrink", options))
+        child._shrink_from(self, leaving, abort, config("shrink", options))
         return child
 
     def grow(self, size: int, id: bytes | None = None, **options: Unpack[Options]) -> Communicator:
@@ -85,7 +92,8 @@ class Communicator(_core.Communicator):
         call init(rank, size, id). The options are those of init; without them the new communicator has this one's.
         """
         child = Communicator()
-        child._grow_from(self, size, id, config("grow", options))
+        given = None if id is None else unique("grow", id)
+        child._grow_from(self, whole("grow", "size", size), given, config("grow", options))
         return child
 
     def broadcast_object(self, obj: _T | None = None, root: int = 0) -> _T:
@@ -137,5 +145,5 @@ def init(rank: int | None = None, size: int | None = None, id: bytes | None = No
     elif rank is None or size is None or id is None:
         raise InvalidArgumentError("init takes rank, size and id together, or none of them")
     else:
-        communicator._join(size, id, rank, wanted)
+        communicator._join(whole("init", "size", size), unique("init", id), whole("init", "rank", rank), wanted)
     return communicator
