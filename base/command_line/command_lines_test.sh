@@ -146,6 +146,14 @@ expect 0 '^\[2\] rank 2 of 3, local 2 of 3, at 127.0.0.1:[0-9]+, -n 7 --json$' "
 [[ $(wc -l <"$work/out") == 3 ]] || { echo 'FAILED: tutti run --tag printed other lines, too'; failures=$((failures + 1)); }
 echo 'import os; print("python", os.environ["RANK"])' >"$work/rank.py"
 expect 0 '^\[1\] python 1$' "$tutti" run -n 2 --tag "$work/rank.py"
+# Threads for each rank: this process's processors over the ranks, at least 1, unless the caller says how many.
+threads() { env -u OMP_NUM_THREADS "$@" -- bash -c 'echo "$OMP_NUM_THREADS threads"'; }
+cores=$(env -u OMP_NUM_THREADS nproc)
+expect 0 "^$cores threads$" threads "$tutti" run -n 1
+expect 0 "^$((cores > 2 ? cores / 2 : 1)) threads$" threads "$tutti" run -n 2
+expect 0 '^1 threads$' threads "$tutti" run -n $((cores + 1))
+expect 0 '^7 threads$' threads env OMP_NUM_THREADS=7 "$tutti" run -n 2
+expect 2 '"p" is not a number of ranks from 1 to 1024; write -n 2 for mpirun' "$tutti" run -np 2 true
 expect 2 'PROGRAM' "$tutti" run -n 2
 for patience in 1e300 inf nan -1; do
   expect 2 'is not a number of seconds from 0' "$tutti" run -n 1 --patience $patience true

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 
@@ -19,6 +20,7 @@
 #include "base/file_descriptor.h"
 #include "base/plain_text.h"
 #include "net/socket.h"
+#include "topology/detect/host.h"
 
 extern char** environ;
 
@@ -27,7 +29,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kSignalBase = 128;                // of a shell's exit status
+constexpr int kSignalBase = 128;  // of a shell's exit status
+constexpr const char* kThreadsOfRank = "OMP_NUM_THREADS";
 constexpr std::size_t kLongestLine = 64 << 10;  // a longer one is cut, so that it costs no more memory
 
 // A port of loopback that is free now. Rank 0 opens it again; nothing holds it in between, as with other launchers.
@@ -50,6 +53,11 @@ std::vector<std::string> EnvironmentOf(int rank, const RanksWanted& wanted, int 
   }
   set("MASTER_ADDR", "127.0.0.1");
   set("MASTER_PORT", std::to_string(port));
+  // Without it PyTorch and OpenBLAS start a thread for each core in every rank, and the ranks wait for one another's.
+  if (std::getenv(kThreadsOfRank) == nullptr) {
+    const int cores = detect::CountCpus(detect::AllowedCpus());
+    set(kThreadsOfRank, std::to_string(std::max(1, cores / wanted.ranks)));
+  }
   return variables;
 }
 

@@ -30,6 +30,14 @@ std::string WhyNoPatience(const std::string& text) {
   return fits ? "" : fmt::format("{} is not a number of seconds from 0 to {}", Quoted(text), kLongestPatienceS);
 }
 
+std::string WhyNoRanks(const std::string& text) {
+  int ranks = 0;
+  if (CLI::detail::lexical_cast(text, ranks) && ranks >= 1 && ranks <= kMostRanks) return "";
+  const bool mpirun = text.starts_with('p');  // its -np 2 is -n p here, and PROGRAM 2
+  return fmt::format("{} is not a number of ranks from 1 to {}{}", Quoted(text), kMostRanks,
+                     mpirun ? "; write -n 2 for mpirun's -np 2" : "");
+}
+
 struct RunOptions {
   std::vector<std::string> command;
   int ranks = 0;
@@ -65,7 +73,7 @@ void AddRun(CLI::App& app, int& status) {
       ->required();
   command->positionals_at_end();  // what follows PROGRAM is its own
   command->add_option("-n,--ranks", options->ranks, "number of ranks; default: one for each processor")
-      ->check(CLI::Range(1, kMostRanks));
+      ->check(WhyNoRanks);
   command->add_flag("--tag", options->tag, "begin each line of output with the number of its rank");
   command
       ->add_option("--patience", options->patience_s,
@@ -75,7 +83,7 @@ void AddRun(CLI::App& app, int& status) {
   command->add_option("--json", options->json, "file for how each rank ended, as JSON");
   command->footer(
       "Ranks find each other by RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as with "
-      "torchrun. The exit status is "
+      "torchrun. OMP_NUM_THREADS, if it is not set, is the number of processors for each rank. The exit status is "
       "that of the first rank that failed; 128 + N if signal N ended it.");
   command->callback([options, &status] {
     RanksWanted wanted{options->ranks, options->command, options->tag,
