@@ -7,7 +7,8 @@
 #   sbom.cdx.json            the other projects inside, with versions and licences (scripts/release/sbom.py)
 #   NOTES.md                 the newest section of CHANGELOG.md
 #   SHA256SUMS               of all of them
-#   scripts/release.sh [FOLDER]     default: build/release_files, which is emptied first
+#   scripts/release.sh [FOLDER]     default: build/release_files
+# FOLDER is emptied first. It is refused if it has files, but no SHA256SUMS: then it is no version's.
 # PYTHON names the Pythons to make wheels for, e.g. "python3.11 python3.12"; default: python3. PYTORCH names the versions of
 # PyTorch; default: "2.12 2.13 2.14 2.15". Needs root, to try the Debian packages. Installs packages by apt, and from PyPI
 # into build/release_work, which it empties at the end: each PyTorch takes 5 GB there.
@@ -15,12 +16,14 @@ set -euo pipefail
 [[ ${1:-} != -* ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit 2; }
 # shellcheck source=scripts/release/shared.sh
 . "$(dirname "$0")/release/shared.sh"
+files=$(realpath -m -- "${1:-$tree/build/release_files}")
+if [ -n "${1:-}" ] && [ -e "$files" ] && [ ! -e "$files/SHA256SUMS" ] && [ -n "$(ls -A -- "$files")" ]; then
+  say "$files has other files than a version's; name a new or an empty folder" && exit 2
+fi
 cd "$tree"
-files=${1:-build/release_files}
 work=$tree/build/release_work
 rm -rf "$files" "$work"
 mkdir -p "$files" "$work"
-files=$(cd "$files" && pwd)
 read -ra pythons <<<"${PYTHON:-python3}"
 read -ra pytorches <<<"${PYTORCH-2.12 2.13 2.14 2.15}"
 

@@ -73,7 +73,7 @@ void AddRun(CLI::App& app, int& status) {
       ->required();
   command->positionals_at_end();  // what follows PROGRAM is its own
   command->add_option("-n,--ranks", options->ranks, "number of ranks; default: one for each processor")
-      ->check(WhyNoRanks);
+      ->check(WhyNoRanks, fmt::format("INT in [1 - {}]", kMostRanks));
   command->add_flag("--tag", options->tag, "begin each line of output with the number of its rank");
   command
       ->add_option("--patience", options->patience_s,
@@ -83,7 +83,8 @@ void AddRun(CLI::App& app, int& status) {
   command->add_option("--json", options->json, "file for how each rank ended, as JSON");
   command->footer(
       "Ranks find each other by RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as with "
-      "torchrun. OMP_NUM_THREADS, if it is not set, is the number of processors for each rank. The exit status is "
+      "torchrun. OMP_NUM_THREADS, if it is not set, is this process's processors divided by the ranks. The exit status "
+      "is "
       "that of the first rank that failed; 128 + N if signal N ended it.");
   command->callback([options, &status] {
     RanksWanted wanted{options->ranks, options->command, options->tag,
