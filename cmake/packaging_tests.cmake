@@ -41,6 +41,10 @@ endif()
 add_test(NAME version COMMAND python3 -B ${PROJECT_SOURCE_DIR}/scripts/release/version.py check)
 set_tests_properties(version PROPERTIES LABELS any_user)
 
+add_test(NAME release_folder COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/release_folder_test.sh
+                                     ${PROJECT_SOURCE_DIR})
+set_tests_properties(release_folder PROPERTIES LABELS any_user)
+
 # Debian's Python, because scripts/setup.sh installs PyYAML for it.
 add_test(NAME workflow COMMAND /usr/bin/python3 -B ${PROJECT_SOURCE_DIR}/tests/packaging/workflow_test.py ${PROJECT_SOURCE_DIR})
 set_tests_properties(workflow PROPERTIES SKIP_RETURN_CODE 77 LABELS any_user)
