@@ -53,6 +53,7 @@ def test_arguments_that_a_function_does_not_take(alone, call, reason):
     (lambda comm: comm.grow(2, init_timeout=1e30), "grow(): init_timeout is 1e+30, but takes 0 to 2147483 seconds"),
     (lambda comm: comm.split(0, channels=2**40), "split(): channels is 1099511627776, but takes whole numbers of 32 bits"),
     (lambda comm: comm.split(2**40), "split(): color is 1099511627776, but takes whole numbers of 32 bits"),
+    (lambda comm: comm.split(-1), "split(): color is -1, but takes 0 and more, or None"),
     (lambda comm: comm.shrink([0]), "shrink(): exclude has 1 of 1 ranks, but at least one must stay"),
     (lambda comm: comm.shrink([5]), "shrink(): exclude has rank 5; the ranks are 0 to 0"),
 ])

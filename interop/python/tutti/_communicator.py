@@ -64,9 +64,12 @@ class Communicator(_core.Communicator):
         All ranks call it. None as color: takes part, and returns None. The options are those of init; without them the
         new communicator has this one's.
         """
+        if color is None:
+            color = _NO_COLOR
+        elif whole("split", "color", color) < 0:
+            raise InvalidArgumentError(f"split(): color is {color}, but takes 0 and more, or None")
         child = Communicator()
-        color = _NO_COLOR if color is None else whole("split", "color", color)
-        return child if child._split_from(self, color, whole("split", "key", key), config("split", options)) else None
+        return child if child._split_from(self, int(color), whole("split", "key", key), config("split", options)) else None
 
     def shrink(self, exclude: Iterable[int] = (), *, abort: bool = False, **options: Unpack[Options]) -> Communicator:
         """Makes a communicator of the ranks that live, except those in exclude, in the order of their old ranks.
