@@ -61,7 +61,7 @@ def picture_of_the_page(comm, folder):
 
 def test_the_picture_of_the_page(tmp_path):
     ranks.run(8, picture_of_the_page, str(tmp_path))
-    page = pathlib.Path(__file__).parents[3] / "docs/pictures/parallel_ranks.svg"
+    page = pathlib.Path(__file__).parents[4] / "docs/pictures/parallel_ranks.svg"
     assert page.read_text(encoding="utf-8") == (tmp_path / "0.svg").read_text(encoding="utf-8")
 
 
