@@ -73,6 +73,7 @@ TEST(PeerWords, NoNumberOfRecordsIsEndless) {
   for (const std::uint64_t newest : {std::uint64_t{0}, std::uint64_t{1}, kLargest, kLargest - 1, kLargest / 2}) {
     control->newest.store(newest);
     EXPECT_EQ(ReadRecords(*control).size(), 0U) << newest;
+    EXPECT_FALSE(ReadRecord(*control, newest)) << newest;
     EXPECT_FALSE(FindRecord(*control, [](const RecordedCall&) { return true; })) << newest;
   }
   EXPECT_FALSE(LookAt([](ring::ControlBlock& block) {

@@ -9,7 +9,7 @@ std::optional<RecordedCall> ReadRecord(const ring::ControlBlock& control, std::u
   const auto& record = control.records[index % ring::kRecords];
   RecordedCall copy;
   copy.index = record.index.load(acquire);
-  if (copy.index != index) return std::nullopt;
+  if (index == 0 || copy.index != index) return std::nullopt;
   copy.sequence = record.sequence.load(acquire);
   copy.signature = record.signature.load(acquire);
   copy.call = record.call.load(acquire);

@@ -56,7 +56,7 @@ class Recorder {
 inline std::uint64_t NewestRecord(const ring::ControlBlock& control) {
   return control.newest.load(std::memory_order_acquire);
 }
-// Nothing if the record is being written or no longer kept.
+// Nothing if the record is being written or no longer kept, or for 0, which numbers none.
 std::optional<RecordedCall> ReadRecord(const ring::ControlBlock& control, std::uint64_t index);
 // Complete records, oldest first. At most kRecords, whatever the block contains.
 std::vector<RecordedCall> ReadRecords(const ring::ControlBlock& control);
