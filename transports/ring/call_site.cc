@@ -7,10 +7,14 @@
 namespace tutti::ring {
 namespace {
 
-// The file's path, or its name where the path is too long, or the beginning of that.
-std::string_view Fitting(std::string_view module, std::size_t most) {
-  if (module.size() > most) module.remove_prefix(module.rfind('/') + 1);
-  return module.substr(0, most);
+// A text that begins with a file's path, without the first folders where it is too long, or the beginning of what is left
+// without any.
+std::string_view Fitting(std::string_view text, std::size_t most) {
+  if (text.size() > most) {
+    const auto folder = text.find('/', text.size() - most - 1);  // what follows it fits
+    text.remove_prefix((folder == std::string_view::npos ? text.rfind('/') : folder) + 1);
+  }
+  return text.substr(0, most);
 }
 
 }  // namespace
@@ -18,7 +22,7 @@ std::string_view Fitting(std::string_view module, std::size_t most) {
 void WriteCallSite(CallSiteTable& table, std::uint32_t number, const CallSite& site) {
   constexpr std::size_t kEnds = 2;
   const auto module = Fitting(site.module, kSiteText - kEnds);
-  const auto words = std::string_view(site.words).substr(0, kSiteText - kEnds - module.size());
+  const auto words = Fitting(site.words, kSiteText - kEnds - module.size());
   std::array<char, kSiteText> text{};
   std::copy(words.begin(), words.end(), text.begin());
   std::copy(module.begin(), module.end(), text.begin() + static_cast<std::ptrdiff_t>(words.size()) + 1);

@@ -42,8 +42,8 @@ inline constexpr std::uint32_t kCallSites = 144;
 // By number modulo kCallSites.
 using CallSiteTable = std::array<CallSiteEntry, kCallSites>;
 
-// Writes site `number` in place of an earlier one. Texts that are too long lose their end, the words first; a path that
-// is too long loses its folders.
+// Writes site `number` in place of an earlier one. Texts that are too long, the words first, lose the first folders of
+// their path, and if that is not enough their end.
 void WriteCallSite(CallSiteTable& table, std::uint32_t number, const CallSite& site);
 // Nothing if the site is being written or no longer kept. Another process may have written anything: the texts end, but may
 // hold any byte.

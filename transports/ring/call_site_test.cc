@@ -33,6 +33,8 @@ TEST(CallSite, LosesWhatDoesNotFit) {
   EXPECT_EQ(WrittenAndRead({symbol, "/job/train", 1, 2})->words, std::string(kSiteText - 2 - 10, 's'));
   EXPECT_EQ(WrittenAndRead({"step", folders + "/train", 1, 2})->module, "train");
   EXPECT_EQ(WrittenAndRead({"step", folders, 1, 2})->module, std::string(kSiteText - 2, 'f'));
+  EXPECT_EQ(WrittenAndRead({folders + "/job/train.py:41 in step", "", 0, 0})->words, "job/train.py:41 in step");
+  EXPECT_EQ(WrittenAndRead({"/job" + folders + ".py:41 in step", "", 0, 0})->words, std::string(kSiteText - 2, 'f'));
 }
 
 TEST(CallSite, AnOverwrittenOneIsGone) {
@@ -58,17 +60,19 @@ TEST(CallSite, IsReadWholeOrNotAtAll) {
     for (std::uint32_t i = 0; i < kWritten; ++i) {
       const auto number = 1 + i * kCallSites;  // in one place
       WriteCallSite(*table, number, site_of(number));
-      newest.store(number, std::memory_order_relaxed);
+      newest.store(number, std::memory_order_release);
     }
   });
-  for (std::uint32_t number = 0; number < 1 + (kWritten - 1) * kCallSites;) {
-    number = newest.load(std::memory_order_relaxed);
+  constexpr std::uint32_t kLast = 1 + (kWritten - 1) * kCallSites;
+  for (std::uint32_t number = 0; number < kLast;) {
+    number = newest.load(std::memory_order_acquire);
     const auto site = ReadCallSite(*table, number);
     if (site) {
       EXPECT_EQ(*site, site_of(number));
     }
   }
   writer.join();
+  EXPECT_EQ(ReadCallSite(*table, kLast), site_of(kLast));
 }
 
 TEST(CallSite, TextsWithoutAnEndEnd) {
