@@ -77,11 +77,26 @@ ring::CallSite MachineSite(std::uint64_t returns_to) {
           address - map.l_addr, module.build};
 }
 
-ring::CallSite Known(std::uint64_t site, const std::shared_ptr<const std::string>& text) {
-  if ((site & plan::kNamedSite) == 0) return MachineSite(site);
+bool IsNamed(std::uint64_t site) { return (site & plan::kNamedSite) != 0; }
+
+ring::CallSite NamedSite(const std::shared_ptr<const std::string>& text) {
   const auto words = text != nullptr ? text : plan::CurrentSiteText();
   return {words == nullptr ? "" : *words, "", 0, 0};
 }
+
+// How often this process has unloaded modules.
+std::uint64_t Unloadings() {
+  std::uint64_t unloadings = 0;
+  const auto look_at_first = [](dl_phdr_info* module, std::size_t, void* context) {
+    *static_cast<std::uint64_t*>(context) = module->dlpi_subs;
+    return 1;
+  };
+  dl_iterate_phdr(look_at_first, &unloadings);
+  return unloadings;
+}
+
+// How many sites stay resolved: more than a large program has, and less than a megabyte.
+constexpr std::size_t kMostResolved = 2048;
 
 }  // namespace
 
@@ -89,9 +104,30 @@ CallSites::Found CallSites::NumberOf(std::uint64_t site, const std::shared_ptr<c
   if (site == 0) return {};
   if (const auto known = numbers_.find(site); known != numbers_.end()) return {known->second};
   try {
-    return {Add(site, Known(site, text)), true};
+    if (IsNamed(site)) return {Add(site, NamedSite(text)), true};
+    ForgetUnloadedModules();
+    return {Add(site, Resolved(site)), true};
   } catch (const std::exception&) {
     return {};  // out of memory: a call that could run does not fail for want of its line
+  }
+}
+
+// To find a function's symbol, all of a module's may have to be compared.
+const ring::CallSite& CallSites::Resolved(std::uint64_t site) {
+  if (const auto known = resolved_.find(site); known != resolved_.end()) return known->second;
+  if (resolved_.size() == kMostResolved) resolved_.clear();
+  return resolved_.emplace(site, MachineSite(site)).first->second;
+}
+
+void CallSites::ForgetUnloadedModules() {
+  const auto unloadings = Unloadings();
+  if (unloadings == unloadings_) return;
+  unloadings_ = unloadings;
+  resolved_.clear();
+  for (auto& key : keys_) {
+    if (key == 0 || IsNamed(key)) continue;
+    numbers_.erase(key);
+    key = 0;
   }
 }
 

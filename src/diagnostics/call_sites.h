@@ -28,6 +28,10 @@ class CallSites {
   Found NumberOf(std::uint64_t site, const std::shared_ptr<const std::string>& text) noexcept;
 
  private:
+  // Of a site in machine code.
+  const ring::CallSite& Resolved(std::uint64_t site);
+  // Another module may have taken the addresses of one that is gone.
+  void ForgetUnloadedModules();
   std::uint32_t Add(std::uint64_t key, const ring::CallSite& site);
   std::uint32_t FreeNumber() const;
 
@@ -35,6 +39,8 @@ class CallSites {
   std::unordered_map<std::uint64_t, std::uint32_t> numbers_;  // by site
   std::array<std::uint64_t, ring::kCallSites> keys_{};        // by number modulo kCallSites; 0: none
   std::uint32_t newest_ = 0;
+  std::unordered_map<std::uint64_t, ring::CallSite> resolved_;  // by site in machine code, also without a number
+  std::uint64_t unloadings_ = 0;                                // of modules, when resolved_ was last looked at
 };
 
 }  // namespace tutti::diagnostics

@@ -1,6 +1,8 @@
 #include "src/diagnostics/call_sites.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <link.h>
 
 #include <memory>
 #include <set>
@@ -80,6 +82,44 @@ TEST(CallSites, InMachineCodeHaveLineOrFunction) {
   EXPECT_NE(site.find("InMachineCode"), std::string::npos) << site;
 }
 
+// As many as are neither numbered nor resolved at the same time, so that each is forgotten and looked up again.
+TEST(CallSites, InMachineCodeAreTheSameWhenTheyAreFoundAgain) {
+  constexpr std::uint64_t kSites = 5000;
+  Rank rank;
+  const auto module_begins = reinterpret_cast<std::uintptr_t>(&ring::WriteCallSite);
+  const auto called = [&](std::uint64_t site) {
+    return ring::ReadCallSite(rank.control().sites, rank.CallFrom(reinterpret_cast<const void*>(module_begins + site)));
+  };
+  const auto first = called(1);
+  ASSERT_TRUE(first && !first->module.empty());
+  for (int round = 0; round < 2; ++round) {
+    for (std::uint64_t site = 1; site < kSites; ++site) {
+      const auto found = called(site);
+      ASSERT_TRUE(found);
+      EXPECT_EQ(found->module, first->module);
+      EXPECT_EQ(found->build, first->build);
+      EXPECT_EQ(found->offset, first->offset + site - 1);
+    }
+  }
+}
+
+TEST(CallSites, OfAModuleThatIsGoneAreForgotten) {
+  constexpr const char* kLibrary = "libresolv.so.2";  // a part of the C library that nothing here has loaded
+  void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const link_map* map = nullptr;
+  ASSERT_EQ(dlinfo(library, RTLD_DI_LINKMAP, &map), 0);
+  const void* const inside = map->l_ld + 1;
+  Rank rank;
+  rank.CallFrom(inside);
+  EXPECT_NE(rank.Site(rank.Records().back()).find("libresolv"), std::string::npos);
+  ASSERT_EQ(dlclose(library), 0);
+  if (dlopen(kLibrary, RTLD_NOW | RTLD_NOLOAD) != nullptr) GTEST_SKIP() << "something here has loaded " << kLibrary;
+  rank.CallFrom(WhoCalls());  // one that is not known
+  rank.CallFrom(inside);
+  EXPECT_EQ(rank.Site(rank.Records().back()), "");
+}
+
 TEST(CallSites, NamesOfFunctionsAreShort) {
   Rank rank;
   const auto described = [&](const char* symbol) {
@@ -87,11 +127,17 @@ TEST(CallSites, NamesOfFunctionsAreShort) {
     return rank.lines().Describe(rank.control().sites, 1);
   };
   EXPECT_EQ(described("step"), "train+0x10 in step");
+  EXPECT_EQ(described("f"), "train+0x10 in f");
   EXPECT_EQ(described("_Z4stepi"), "train+0x10 in step");
+  EXPECT_EQ(described("_Z4stepi.constprop.0"), "train+0x10 in step");
   EXPECT_EQ(described("_ZN3job12_GLOBAL__N_14stepIiEEiT_"), "train+0x10 in job::step");
   EXPECT_EQ(described("_ZNK3job5Model4stepERKSt6vectorIfSaIfEE"), "train+0x10 in job::Model::step");
   EXPECT_EQ(described("_Z4stepB5cxx11v"), "train+0x10 in step");
   EXPECT_EQ(described("_ZltRK1AS1_"), "train+0x10 in operator<(A const&, A const&)");
+  EXPECT_EQ(described("_ZNK1ScviEv"), "train+0x10 in S::operator int");
+  EXPECT_EQ(described("_ZNKR1S4stepEi"), "train+0x10 in S::step");
+  EXPECT_EQ(described("_ZNK1SclEi"), "train+0x10 in S::operator()(int)");
+  EXPECT_EQ(described("_ZN1SixEi"), "train+0x10 in S::operator[](int)");
 }
 
 TEST(CallSites, OutsideOfAnyModuleAreUnknown) {
@@ -105,6 +151,10 @@ TEST(CallSites, AreShortInMessages) {
   Rank rank;
   const auto number = rank.Call(1, "/job/in here/train.py:41 in step");
   EXPECT_EQ(rank.lines().At(rank.control().sites, number), " at train.py:41 in step");
+  EXPECT_EQ(AtSite("/job/runs in march/train.py:5"), " at train.py:5");
+  EXPECT_EQ(AtSite("/job/runs in march/train.py:5 in step"), " at train.py:5 in step");
+  EXPECT_EQ(AtSite("/job/in here/train+0x11f2 in job::operator/"), " at train+0x11f2 in job::operator/");
+  EXPECT_EQ(AtSite(" in here/train.py"), " at train.py");
   EXPECT_EQ(rank.lines().At(rank.control().sites, 0), "");
   EXPECT_EQ(rank.lines().At(rank.control().sites, number + 1), "");
 }

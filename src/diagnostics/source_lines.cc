@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -71,13 +72,21 @@ struct Library {
 }  // namespace libdwfl
 namespace {
 
+// Where the name itself begins, after a return type. (An operator that converts has a space in its name.)
+std::size_t BeginOfName(std::string_view function) {
+  const auto operator_at = function.starts_with("operator ") ? 0 : function.find("::operator ");
+  const auto space = function.rfind(' ', operator_at);
+  return space == std::string_view::npos ? 0 : space + 1;
+}
+
 // "f" of "int f<int>(int)": without types and arguments, which take a line each.
 std::string ShortName(std::string name) {
   constexpr std::string_view kUnnamed = "(anonymous namespace)::";
   for (auto at = name.find(kUnnamed); at != std::string::npos; at = name.find(kUnnamed))
     name.erase(at, kUnnamed.size());
-  constexpr std::string_view kConst = " const";
-  if (name.ends_with(kConst)) name.resize(name.size() - kConst.size());
+  name.resize(std::min(name.size(), name.find(" [clone ")));
+  // Without " const &".
+  if (const auto arguments_end = name.rfind(')'); arguments_end != std::string::npos) name.resize(arguments_end + 1);
   std::string kept;
   int depth = 0;
   for (const char c : name) {
@@ -85,11 +94,13 @@ std::string ShortName(std::string name) {
     if (depth == 0) kept += c;
     if (c == '>' || c == ')' || c == ']') --depth;
   }
-  if (depth != 0) return name;  // an operator that compares or shifts
-  return kept.substr(kept.rfind(' ') + 1);
+  if (depth != 0 || kept.ends_with("operator")) return name;  // an operator of such characters
+  return kept.substr(BeginOfName(kept));
 }
 
 std::string Demangled(const char* symbol) {
+  // C's symbols are names as they are. The demangler also takes types: "f" is float.
+  if (!std::string_view(symbol).starts_with("_Z")) return symbol;
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(symbol, nullptr, nullptr, &status),
                                                          &std::free);
@@ -97,6 +108,22 @@ std::string Demangled(const char* symbol) {
 }
 
 std::string WithoutFolders(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// As "train.py:41" and "train+0x11f2" do.
+bool EndsAsAPlace(std::string_view text) {
+  text = text.substr(0, text.find_last_not_of("0123456789abcdef") + 1);
+  return text.ends_with(':') || text.ends_with("+0x");
+}
+
+// Of the place in "place in function": both may contain a slash, and a path " in ".
+std::size_t EndOfPlace(std::string_view site) {
+  constexpr std::string_view kIn = " in ";
+  auto end = site.rfind(kIn);
+  while (end != std::string_view::npos && !EndsAsAPlace(site.substr(0, end))) {
+    end = end == 0 ? std::string_view::npos : site.rfind(kIn, end - 1);
+  }
+  return std::min(end, site.size());
+}
 
 // A module's file. A peer has named it, so it must be a file of this user or of the system, and opening it must not wait.
 FileDescriptor OpenModule(const std::string& path) {
@@ -191,8 +218,7 @@ std::string SourceLines::Describe(const ring::CallSiteTable& table, std::uint32_
 
 std::string AtSite(const std::string& site) {
   if (site.empty()) return "";
-  // Either part may contain a slash, and a path " in ".
-  const auto place = site.substr(0, site.rfind(" in "));
+  const auto place = site.substr(0, EndOfPlace(site));
   return fmt::format(" at {}{}", WithoutFolders(place), site.substr(place.size()));
 }
 
