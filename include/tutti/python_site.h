@@ -14,12 +14,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <list>
 #include <memory>
 #include <new>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "tutti/extension.h"
 
@@ -119,7 +119,8 @@ class CodeSites {
 
  private:
   const bool for_user_;
-  std::vector<std::pair<int, SitePointer>> sites_;  // by instruction; a function has few that call
+  // By instruction; a function has few that call. A list, because a finalizer that Python runs meanwhile may add to it.
+  std::list<std::pair<int, SitePointer>> sites_;
 };
 
 #if PY_VERSION_HEX >= 0x030C0000
