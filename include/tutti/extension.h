@@ -125,6 +125,9 @@ typedef struct {
  * has no effect, if a library further out has named its own caller: that is nearer to the user. Otherwise 1. */
 TUTTI_API int tuttiCallSiteBegin(const tuttiCallSite_t* site);
 TUTTI_API void tuttiCallSiteEnd(void);
+/* Ends the site, if there is one, for code of the user that the library calls back: that code's own calls have their own
+ * sites. `ended` is for tuttiCallSiteBegin() after it. */
+TUTTI_API void tuttiCallSiteSuspend(tuttiCallSite_t* ended);
 
 /* Registers the hooks for the rest of the process; the struct is copied. `setting` has an effect only before the first
  * other call of the library. tuttiInvalidUsage: there are some already. */
@@ -153,6 +156,18 @@ class CallsFrom {
 
  private:
   bool begun_;
+};
+
+/* tuttiCallSiteSuspend while code of the user runs, as an object's life. */
+class SuspendedCallSite {
+ public:
+  SuspendedCallSite() { tuttiCallSiteSuspend(&suspended_); }
+  ~SuspendedCallSite() { tuttiCallSiteBegin(&suspended_); }
+  SuspendedCallSite(const SuspendedCallSite&) = delete;
+  SuspendedCallSite& operator=(const SuspendedCallSite&) = delete;
+
+ private:
+  tuttiCallSite_t suspended_;
 };
 
 } /* namespace tutti */

@@ -46,6 +46,11 @@ int tuttiCallSiteBegin(const tuttiCallSite_t* site) {
 
 void tuttiCallSiteEnd(void) { plan::named_site = {}; }
 
+void tuttiCallSiteSuspend(tuttiCallSite_t* ended) {
+  *ended = {plan::named_site.key, plan::named_site.text};
+  tuttiCallSiteEnd();
+}
+
 tuttiResult_t tuttiGetSetting(int index, const char** name, const char** value) {
   return calls::Guard(nullptr, [&] {
     if (name == nullptr || value == nullptr) Throw(tuttiInvalidArgument, "name or value is NULL");

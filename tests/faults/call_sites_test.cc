@@ -122,6 +122,27 @@ TEST_F(CallSites, OfTheWaitForADeadRank) {
   }
 }
 
+// It has no last call that a message could name.
+TEST_F(CallSites, OfARankThatDiesBeforeItsFirstCall) {
+  RunOptions options;
+  options.may_die = {1};
+  for (const char* const hosts : {"1", "2"}) {
+    options.environment = {{"TUTTI_VIRTUAL_HOSTS", hosts}};
+    RunRanks(
+        2,
+        [](Rank& self) {
+          Comm comm = self.Join();
+          if (self.rank() == 1) KillThisProcessAfter({});
+          Data data;
+          EXPECT_TRUE(
+              Fails(Reduces(data, comm, nullptr), tuttiRemoteError, {"waited for it", Site(kReduces, "Reduces")}));
+          const std::string message = tuttiGetLastError(comm);
+          EXPECT_EQ(message.find("last call"), std::string::npos) << message;
+        },
+        options);
+  }
+}
+
 TEST_F(CallSites, OfARankThatIsLate) {
   RunOptions options;
   options.environment = {{"TUTTI_TIMEOUT_MS", "500"}};
@@ -181,6 +202,23 @@ TEST_F(CallSites, OfALibraryOnTop) {
         },
         options);
   }
+}
+
+TEST_F(CallSites, OfTheUsersCodeThatALibraryCallsBack) {
+  RunRanks(2, [](Rank& self) {
+    const Comm comm = self.Join();
+    Data data;
+    const tuttiCallSite_t outer = {1, "outer.py:1 in never"};
+    const CallsFrom named(&outer);
+    {
+      const SuspendedCallSite of_the_library;
+      const SuspendedCallSite of_none;
+      const auto result = self.rank() == 0 ? Reduces(data, comm, nullptr) : Gathers(data, comm, nullptr);
+      EXPECT_TRUE(Fails(result, tuttiInvalidUsage, {Site(kReduces, "Reduces"), Site(kGathers, "Gathers")}));
+    }
+    EXPECT_EQ(tuttiCallSiteBegin(&outer), 0) << "the library's site has not come back";
+    self.Meet();
+  });
 }
 
 // Ranks whose calls ended alone compare them in the next control call, over the control plane.

@@ -106,6 +106,7 @@ class Step final : public SplitBackwardStep {
 
   // What it makes of memory like `takes`; a text says why it makes nothing of it.
   std::optional<TensorSpec> Gives(const std::optional<TensorSpec>& takes) {
+    const tutti::SuspendedCallSite library;
     const nb::gil_scoped_acquire python;
     const auto input =
         takes ? ArrayOf(Buffer(compute_.compute(), takes->shape, takes->dtype), compute_.place(), nb::none())
@@ -126,6 +127,7 @@ class Step final : public SplitBackwardStep {
   }
   template <typename... Tensors>
   void Call(const char* pass, int microbatch, const Tensors*... tensors) {
+    const tutti::SuspendedCallSite library;
     const nb::gil_scoped_acquire python;
     chunk_.attr(pass)(microbatch, Argument(tensors)...);
   }

@@ -1,5 +1,7 @@
 """Pipelines of PyTorch's modules in which something is wrong: every rank is told."""
 
+from pathlib import Path
+
 import pytest
 import ranks
 
@@ -139,3 +141,38 @@ def test_a_shape_that_changes_within_a_batch():
     said = ranks.run(2, changing)
     assert "[3, 10]" in said[0] and "[3, 5]" in said[0] and "micro-batch 2" in said[0]
     assert "rank 0" in said[1]
+
+
+class Calls(torch.nn.Module):
+    """Calls a communicator in its forward, and not as the other rank does."""
+
+    def __init__(self, module, comm):
+        super().__init__()
+        self.module, self.comm = module, comm
+
+    def forward(self, x):
+        if torch.is_grad_enabled():
+            values = torch.zeros(8)
+            if self.comm.rank == 0:
+                self.comm.all_reduce(values)  # reduces
+            else:
+                self.comm.all_gather(values)  # gathers
+        return self.module(x)
+
+
+def calling(comm):
+    torch.set_num_threads(1)
+    own = comm.split(0, comm.rank)
+    with tp.initialize(comm, pipeline_parallel_size=1):
+        pipe = tp.Pipeline(Calls(torch.nn.Linear(2, 2), own), microbatches=1, loss=torch.nn.functional.mse_loss)
+        with pytest.raises(tutti.Error) as raised:
+            pipe.step(torch.zeros(1, 2), torch.zeros(1, 2))
+    return str(raised.value)
+
+
+def test_a_modules_own_calls_have_its_lines():
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    for text in ranks.run(2, calling):
+        for mark in ["reduces", "gathers"]:
+            (number,) = [number for number, line in enumerate(lines, 1) if line.endswith(f"  # {mark}")]
+            assert f" at {Path(__file__).name}:{number} in forward" in text, text
