@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <functional>
 
 #include "testing/ranks.h"
 #include "tutti/extension.h"
@@ -101,46 +102,39 @@ TEST_F(CallSites, OfARankOfAnotherHost) {
   }
 }
 
-// The dead rank's call can be read after its death, and the wait's own call is named.
-TEST_F(CallSites, OfTheWaitForADeadRank) {
+// Two ranks, of one host and of two: rank 1 may die.
+void RunUntilADeath(const std::function<void(Rank&)>& body) {
   RunOptions options;
   options.may_die = {1};
   for (const char* const hosts : {"1", "2"}) {
     options.environment = {{"TUTTI_VIRTUAL_HOSTS", hosts}};
-    RunRanks(
-        2,
-        [](Rank& self) {
-          Comm comm = self.Join();
-          Data data;
-          ASSERT_TRUE(Ok(Gathers(data, comm, nullptr)));
-          if (self.rank() == 1) KillThisProcessAfter({});
-          EXPECT_TRUE(Fails(Reduces(data, comm, nullptr), tuttiRemoteError,
-                            {"while", "waited for it", Site(kReduces, "Reduces"), "its last call was all_gather",
-                             Site(kGathers, "Gathers")}));
-        },
-        options);
+    RunRanks(2, body, options);
   }
+}
+
+// The dead rank's call can be read after its death, and the wait's own call is named.
+TEST_F(CallSites, OfTheWaitForADeadRank) {
+  RunUntilADeath([](Rank& self) {
+    Comm comm = self.Join();
+    Data data;
+    ASSERT_TRUE(Ok(Gathers(data, comm, nullptr)));
+    if (self.rank() == 1) KillThisProcessAfter({});
+    EXPECT_TRUE(Fails(Reduces(data, comm, nullptr), tuttiRemoteError,
+                      {"while", "waited for it", Site(kReduces, "Reduces"), "its last call was all_gather",
+                       Site(kGathers, "Gathers")}));
+  });
 }
 
 // It has no last call that a message could name.
 TEST_F(CallSites, OfARankThatDiesBeforeItsFirstCall) {
-  RunOptions options;
-  options.may_die = {1};
-  for (const char* const hosts : {"1", "2"}) {
-    options.environment = {{"TUTTI_VIRTUAL_HOSTS", hosts}};
-    RunRanks(
-        2,
-        [](Rank& self) {
-          Comm comm = self.Join();
-          if (self.rank() == 1) KillThisProcessAfter({});
-          Data data;
-          EXPECT_TRUE(
-              Fails(Reduces(data, comm, nullptr), tuttiRemoteError, {"waited for it", Site(kReduces, "Reduces")}));
-          const std::string message = tuttiGetLastError(comm);
-          EXPECT_EQ(message.find("last call"), std::string::npos) << message;
-        },
-        options);
-  }
+  RunUntilADeath([](Rank& self) {
+    Comm comm = self.Join();
+    if (self.rank() == 1) KillThisProcessAfter({});
+    Data data;
+    EXPECT_TRUE(Fails(Reduces(data, comm, nullptr), tuttiRemoteError, {"waited for it", Site(kReduces, "Reduces")}));
+    const std::string message = tuttiGetLastError(comm);
+    EXPECT_EQ(message.find("last call"), std::string::npos) << message;
+  });
 }
 
 TEST_F(CallSites, OfARankThatIsLate) {
