@@ -378,3 +378,35 @@ def page(comm):
 def test_the_pages_example():
     pytest.importorskip("torch")
     ranks.run(2, page)
+
+
+def checkpointed(comm, overlap):
+    """A block whose last tensors the backward does not need, so that its recomputation ends within the experts."""
+    import torch
+    from torch.utils.checkpoint import checkpoint
+    with tp.initialize(comm, expert_parallel_size=comm.size):
+        torch.manual_seed(0)
+        layer, norm = tp.MoELayer(HIDDEN, FFN, 4, overlap=overlap), torch.nn.LayerNorm(HIDDEN)
+        parameters = [*layer.parameters(), *norm.parameters()]
+        x = torch.tensor(numbers(5, HIDDEN, seed=comm.rank), requires_grad=True)
+
+        def block(one):
+            return one + layer(norm(one))
+
+        def gradients(output):
+            output.square().sum().backward()
+            found = [one.grad.clone() for one in [x, *parameters]]
+            for one in [x, *parameters]:
+                one.grad = None
+            return found
+
+        wanted = gradients(block(x))
+        for reentrant in (True, False, False):
+            for got, one in zip(gradients(checkpoint(block, x, use_reentrant=reentrant)), wanted):
+                close(got, one)
+
+
+@pytest.mark.parametrize("overlap", [False, True], ids=["plain", "overlapped"])
+def test_a_layer_that_is_computed_again_has_the_same_gradients(overlap):
+    pytest.importorskip("torch")
+    ranks.run(2, checkpointed, overlap)

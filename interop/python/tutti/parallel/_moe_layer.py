@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.functional import gelu, linear
+from torch.utils import checkpoint
 
 from .. import _parallel
 from .._errors import InvalidArgumentError
@@ -19,6 +20,11 @@ from ._modules import Init, _default_init
 from ._state import Group, current
 
 __all__ = ["MoELayer"]
+
+# Raised in a forward by which torch.utils.checkpoint(use_reentrant=False) computes again, at the last tensor that the
+# backward needs: not a failure, and on all ranks alike. Older PyTorch has none.
+_RECOMPUTED: tuple[type[BaseException], ...] = tuple(
+    one for one in [getattr(checkpoint, "_StopRecomputationError", None)] if one is not None)
 
 
 class MoELayer(nn.Module):
@@ -120,6 +126,8 @@ class MoELayer(nn.Module):
             if self.aux_loss_scale is not None and self.aux_loss_coeff:
                 output = WithAuxLoss.apply(output, self.aux_loss, self.aux_loss_scale)
                 self.aux_loss = self.aux_loss.detach()
+        except _RECOMPUTED:
+            raise
         except BaseException:
             for group in (self.group, self.expert_tensor, self.tensor):  # whose ranks would wait for this one
                 if group is not None:
