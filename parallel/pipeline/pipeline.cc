@@ -275,10 +275,15 @@ void PipelineParallel::run(const PipelineSchedule& schedule, const std::vector<P
   });
   if (Negotiate(schedule, trouble)) {
     Ask(schedule);
-    Negotiate(schedule, trouble_in([&] {
-                LetGo(schedule, stream);
-                AllocateFor(schedule);
-              }));
+    try {
+      Negotiate(schedule, trouble_in([&] {
+                  LetGo(schedule, stream);
+                  AllocateFor(schedule);
+                }));
+    } catch (...) {
+      ask_again();  // the caller may come back with the shapes of before, which no stage has any more
+      throw;
+    }
   }
   try {
     Batch(*this, schedule, steps, stream).Run();

@@ -226,5 +226,75 @@ TEST(PipelineErrors, AStageThatDiesIsNamed) {
       RunOptions{.may_die = {2}});
 }
 
+// Takes and gives tensors of so many rows.
+class OfRows : public PipelineStep {
+ public:
+  explicit OfRows(const std::size_t& rows) : rows_(rows) {}
+  void forward(int, const Tensor* input, const Tensor* output) override { Expect(input), Expect(output); }
+  void backward(int, const Tensor*, const Tensor* grad_output, const Tensor* grad_input) override {
+    Expect(grad_output), Expect(grad_input);
+  }
+
+ private:
+  void Expect(const Tensor* tensor) const {
+    if (tensor != nullptr) {
+      EXPECT_EQ(tensor->shape.at(0), rows_);
+    }
+  }
+  const std::size_t& rows_;
+};
+
+// A stage has no memory for longer microbatches. Those of before then run again, without anybody asking.
+TEST(PipelineErrors, AfterShapesWithoutMemoryTheOldOnesRun) {
+  RunRanks(2, [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup group(comm);
+    std::size_t rows = 4;
+    bool is_full = false;
+    PipelineParallel pipeline(
+        group,
+        [&](int, const auto&) {
+          return self.rank() == 0 ? std::optional(TensorSpec{{rows, 3}, tuttiFloat32}) : std::nullopt;
+        },
+        [&](std::size_t bytes) {
+          if (is_full && self.rank() == 1) throw std::runtime_error("no memory");
+          return allocate_memory(bytes);
+        });
+    OfRows step(rows);
+    pipeline.run(one_forward_one_backward(2, 4), step);
+    rows = 400, is_full = true;
+    if (self.rank() == 0) pipeline.ask_again();
+    EXPECT_TRUE(Throws([&] { pipeline.run(one_forward_one_backward(2, 4), step); }, tuttiInvalidArgument,
+                       {"stage 1: no memory"}));
+    rows = 4, is_full = false;
+    for (int batch = 0; batch < 2; ++batch) EXPECT_NO_THROW(pipeline.run(one_forward_one_backward(2, 4), step));
+    self.Meet();
+  });
+}
+
+// The other stages get as much as fits of a long text, and no part of a character.
+TEST(PipelineErrors, ALongTextEndsWithAWholeCharacter) {
+  RunRanks(2, [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup group(comm);
+    for (const std::string ascii : {"", "-"}) {
+      PipelineParallel pipeline(group, [&](int, const auto&) -> std::optional<TensorSpec> {
+        if (self.rank() == 0) return TensorSpec{{4, 3}, tuttiFloat32};
+        std::string text = ascii;
+        for (int i = 0; i < 400; ++i) text += "\u00fc";
+        throw std::runtime_error(text);
+      });
+      NoStep step;
+      try {
+        pipeline.run(gpipe(2, 4), step);
+        ADD_FAILURE() << "no error";
+      } catch (const std::exception& error) {
+        EXPECT_TRUE(std::string_view(error.what()).ends_with("\u00fc"));
+      }
+    }
+    self.Meet();
+  });
+}
+
 }  // namespace
 }  // namespace tutti::parallel

@@ -15,7 +15,13 @@ using Text = std::array<char, kSize>;
 
 template <std::size_t kSize>
 void Write(Text<kSize>& field, const std::string& text) {
-  std::ranges::copy_n(text.begin(), static_cast<std::ptrdiff_t>(std::min(text.size(), kSize - 1)), field.begin());
+  auto size = std::min(text.size(), kSize - 1);
+  // A character of UTF-8 that does not fit is left out as a whole: its later bytes begin with the bits 10.
+  const auto continues = [&] { return (static_cast<unsigned char>(text[size]) & 0xC0U) == 0x80U; };
+  if (size < text.size()) {
+    while (size > 0 && continues()) --size;
+  }
+  std::ranges::copy_n(text.begin(), static_cast<std::ptrdiff_t>(size), field.begin());
 }
 template <std::size_t kSize>
 std::string Read(const Text<kSize>& field) {

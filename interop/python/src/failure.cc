@@ -8,8 +8,9 @@ namespace tutti_python {
 
 void SetError(tuttiResult_t code, const std::string& message) {
   const std::string text = message.empty() ? tuttiGetErrorString(code) : message;
-  const nb::object error =
-      nb::module_::import_("tutti._errors").attr("of_code")(static_cast<int>(code), nb::str(text.c_str()));
+  // Text of another program, such as a path, may be no UTF-8.
+  const nb::object said = nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+  const nb::object error = nb::module_::import_("tutti._errors").attr("of_code")(static_cast<int>(code), said);
   PyErr_SetObject(error.type().ptr(), error.ptr());
 }
 

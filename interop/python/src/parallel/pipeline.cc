@@ -85,6 +85,18 @@ void BindSchedule(nb::module_& module) {
   module.def("forward_only", &tutti::parallel::forward_only, nb::arg("schedule"));
 }
 
+// Runs a call of Python. What it raises becomes an Error of a line, since the other stages are told it.
+template <typename Call>
+auto Told(const Call& call) {
+  const nb::gil_scoped_acquire python;
+  try {
+    return call();
+  } catch (const nb::python_error& error) {
+    const nb::object text = nb::str("{}: {}").attr("format")(error.type().attr("__name__"), error.value());
+    throw tutti::parallel::Error(tuttiInvalidArgument, nb::cast<std::string>(text));
+  }
+}
+
 // A chunk whose passes Python does: an object of tutti.parallel's class Chunk.
 class Step final : public SplitBackwardStep {
  public:
@@ -105,9 +117,9 @@ class Step final : public SplitBackwardStep {
   }
 
   // What it makes of memory like `takes`; a text says why it makes nothing of it.
+  // REQUIRES: this thread has the GIL.
   std::optional<TensorSpec> Gives(const std::optional<TensorSpec>& takes) {
     const tutti::SuspendedCallSite library;
-    const nb::gil_scoped_acquire python;
     const auto input =
         takes ? ArrayOf(Buffer(compute_.compute(), takes->shape, takes->dtype), compute_.place(), nb::none())
               : nb::object(nb::none());
@@ -153,12 +165,13 @@ class Pipeline {
  private:
   tutti::parallel::PipelineGives Gives() {
     return [this](int chunk, const std::optional<TensorSpec>& takes) {
-      return steps_[static_cast<std::size_t>(chunk)].Gives(takes);
+      return Told([&] { return steps_[static_cast<std::size_t>(chunk)].Gives(takes); });
     };
   }
   tutti::parallel::Allocate Allocate() {
     return [&compute = compute_.compute()](std::size_t bytes) {
-      return std::shared_ptr<void>(compute.allocate(bytes), [&compute](void* memory) { compute.release(memory); });
+      return std::shared_ptr<void>(Told([&] { return compute.allocate(bytes); }),
+                                   [&compute](void* memory) { compute.release(memory); });
     };
   }
 

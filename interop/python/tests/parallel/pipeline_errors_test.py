@@ -119,6 +119,76 @@ def test_ranks_that_disagree_all_raise():
         assert all(issubclass(kind, tutti.Error) for place, kind in enumerate(kinds) if place != 6)
 
 
+class Trial(torch.nn.Module):
+    """Fails, or enables gradients, in its trial, after it has changed its buffer."""
+
+    def __init__(self, what):
+        super().__init__()
+        self.what, self.tries = what, 0
+        self.linear = torch.nn.Linear(WIDTH, WIDTH)
+        self.register_buffer("mean", torch.zeros(1))
+
+    def forward(self, x):
+        self.mean += 1
+        if not torch.is_grad_enabled():
+            self.tries += 1
+            if isinstance(self.what, BaseException) and self.tries == 1:
+                raise self.what
+        with torch.enable_grad():
+            return self.linear(x)
+
+
+def trying(comm, what):
+    torch.set_num_threads(1)
+    with tp.initialize(comm, pipeline_parallel_size=2):
+        module = Trial(what) if comm.rank == 0 else torch.nn.Linear(WIDTH, 1)
+        pipe = tp.Pipeline(module, microbatches=4, loss=loss_of)
+        if what is not None:
+            with pytest.raises(type(what) if comm.rank == 0 else tutti.Error) as raised:
+                pipe.step(*batch_of(4))
+            text = "bye" if comm.rank == 0 else f"stage 0: {type(what).__name__}: bye"
+            assert str(raised.value) == text
+            assert comm.rank != 0 or module.mean == 0
+        pipe.step(*batch_of(4))
+        assert comm.rank != 0 or module.mean == 4
+
+
+@pytest.mark.parametrize("what", [None, ValueError("bye"), SystemExit("bye")], ids=["gradients", "error", "exit"])
+def test_a_trial_leaves_no_trace(what):
+    ranks.run(2, trying, what)
+
+
+def without_memory(comm):
+    from tutti.parallel import _torch_compute
+    torch.set_num_threads(1)
+
+    def allocate(*_):
+        raise torch.cuda.OutOfMemoryError("CUDA is out of memory")
+
+    with tp.initialize(comm, pipeline_parallel_size=2):
+        pipe = tp.Pipeline(torch.nn.Linear(WIDTH, WIDTH) if comm.rank == 0 else torch.nn.Linear(WIDTH, 1),
+                           microbatches=4, loss=loss_of)
+        pipe.step(*batch_of(4))
+        kept, taken = _torch_compute.TorchCompute.allocate, []
+        if comm.rank == 1:
+            # The first of the trial's own, which is not of the pipeline.
+            def allocate_once(self, size):
+                taken.append(size)
+                return kept(self, size) if len(taken) == 1 else allocate()
+            _torch_compute.TorchCompute.allocate = allocate_once
+        with pytest.raises(tutti.InvalidArgumentError) as raised:
+            pipe.step(*batch_of(16))
+        _torch_compute.TorchCompute.allocate = kept
+        for _ in range(2):
+            pipe.step(*batch_of(4))
+        return str(raised.value)
+
+
+def test_a_stage_without_memory_is_named_and_the_shapes_of_before_go_on():
+    for said in ranks.run(2, without_memory):
+        assert said == "stage 1: OutOfMemoryError: CUDA is out of memory"
+
+
 def changing(comm):
     """A module whose output changes within a batch."""
     torch.set_num_threads(1)
@@ -135,6 +205,22 @@ def changing(comm):
         with pytest.raises(tutti.Error) as raised:
             pipe.step(*batch_of(4))
         return str(raised.value)
+
+
+def changing_in_place(comm):
+    with tp.initialize(comm, pipeline_parallel_size=2):
+        pipe = tp.Pipeline(Doubles() if comm.rank == 0 else torch.nn.Identity(), microbatches=4)
+        outputs = [pipe.forward(torch.ones(4, 1)) for _ in range(2)]
+        return [one.flatten().tolist() for one in outputs if one is not None]
+
+
+class Doubles(torch.nn.Module):
+    def forward(self, x):
+        return x.mul_(2)
+
+
+def test_a_trial_leaves_the_batch_as_it_is():
+    assert ranks.run(2, changing_in_place)[1] == [[2] * 4] * 2
 
 
 def test_a_shape_that_changes_within_a_batch():

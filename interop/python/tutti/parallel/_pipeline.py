@@ -107,7 +107,7 @@ class Pipeline:
                 chunk.failure = error
         if taken != self._taken or any(chunk.failure is not None for chunk in self._chunks):
             runner.ask_again()
-        failure: Exception | None = None
+        failure: BaseException | None = None
         try:
             runner.run(schedule)
             self._taken = taken

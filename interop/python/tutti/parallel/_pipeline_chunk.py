@@ -36,7 +36,7 @@ class Chunk:
         self.is_last = False
         self.loss: Callable[[int, torch.Tensor], torch.Tensor] | None = None
         self.results: list[torch.Tensor] = []  # of the model's last chunk: losses, or outputs
-        self.failure: Exception | None = None  # why this rank cannot begin
+        self.failure: BaseException | None = None  # why this rank cannot begin
         # By micro-batch: input and output, and a backward of which the first part is done.
         self._graphs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._splits: dict[int, SplitBackward] = {}
@@ -48,8 +48,9 @@ class Chunk:
         """What the module makes of a tensor like `takes`; why it cannot; None if it is the model's last one."""
         if self.failure is None:
             try:
-                return self._tried(self.inputs[0] if takes is None else takes.zero_())
-            except Exception as error:  # noqa: BLE001: the module's, which all ranks are told
+                # A module may change what it takes in place, which must not be the caller's batch.
+                return self._tried(self.inputs[0].clone() if takes is None else takes.zero_())
+            except BaseException as error:  # noqa: BLE001: the module's, which all ranks are told
                 self.failure = error
         return f"{type(self.failure).__name__}: {self.failure}"
 
@@ -57,16 +58,18 @@ class Chunk:
         """Training must not see that the module was tried: not its random numbers, and not its running means."""
         buffers = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
         with torch.no_grad(), torch.random.fork_rng([x.device] if x.is_cuda else []):
-            y = self.module(x)
-            for buffer, before in buffers:
-                buffer.copy_(before)
+            try:
+                y = self.module(x)
+            finally:
+                for buffer, before in buffers:
+                    buffer.copy_(before)
         if self.is_last:
             return None
         if not isinstance(y, torch.Tensor) or not y.is_floating_point():
             given = _said((y.shape, y.dtype)) if isinstance(y, torch.Tensor) else f"a {type(y).__name__}"
             raise InvalidArgumentError(f"a chunk gives {given}: between chunks it must be one tensor of floating-point "
                                        "numbers")
-        return y.contiguous()
+        return y.detach().contiguous()  # a module may have enabled gradients itself
 
     def forward(self, microbatch: int, x: torch.Tensor | None, output: torch.Tensor | None) -> None:
         if x is None:
