@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "parallel/serving/replica_link.h"
@@ -46,6 +47,10 @@ class Replica::Requests {
   Requests& operator=(const Requests&) = delete;
 
   bool stopped() const { return stopped_; }
+  void Revoke() {
+    groups_.Revoke();
+    members_.revoke();
+  }
 
   std::optional<Request> Poll() {
     if (stopped_) return std::nullopt;
@@ -59,6 +64,11 @@ class Replica::Requests {
     return Take();
   }
   void Reply(std::uint64_t id, const Bytes& bytes) {
+    if (open_.erase(id) == 0) {
+      throw Error(tuttiInvalidUsage, fmt::format("reply() was called for request {}, which poll() has not returned, or "
+                                                 "which has a reply",
+                                                 id));
+    }
     if (groups_.replies.rank() != groups_.speaker()) return;
     const ReplicaHeader header{.id = id, .bytes = bytes.size()};
     Send(&header, sizeof header);
@@ -92,6 +102,7 @@ class Replica::Requests {
     stopped_ = header_.last != 0;
     if (stopped_) return std::nullopt;
     Request request{header_.id, Bytes(header_.bytes)};
+    open_.insert(request.id);
     groups_.Broadcast(request.bytes.data(), request.bytes.size(), nullptr);
     return request;
   }
@@ -105,6 +116,7 @@ class Replica::Requests {
   HostStream stream_;     // ends before the communicators do
   ReplicaHeader header_;  // of the next request, which the stream receives while it is awaited
   bool awaited_ = false, stopped_ = false;
+  std::set<std::uint64_t> open_;  // requests without a reply
 };
 
 Replica::Replica(ProcessGroup& world, const ReplicaLayout& layout, const tuttiConfig_t& config)
@@ -121,6 +133,8 @@ std::size_t Replica::serve(const Handler& handler) {
 std::optional<Request> Replica::poll() { return requests_->Poll(); }
 
 void Replica::reply(std::uint64_t id, const Bytes& bytes) { requests_->Reply(id, bytes); }
+
+void Replica::revoke() { requests_->Revoke(); }
 
 bool Replica::stopped() const { return requests_->stopped(); }
 

@@ -144,8 +144,9 @@ void ReplicaLink::Receive() {
 Reply ReplicaLink::TakeReply() {
   arrived_ = false;
   ++statistics_.replied;
-  statistics_.outstanding_cost -= costs_[header_.id];
-  costs_.erase(header_.id);
+  const auto request = costs_.find(header_.id);  // a replica answers only what it has been given, and once
+  statistics_.outstanding_cost -= request->second;
+  costs_.erase(request);
   return {header_.id, replica_, std::exchange(bytes_, {})};
 }
 

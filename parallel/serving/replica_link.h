@@ -70,6 +70,8 @@ class ReplicaLink {
   void Advance();
   // REQUIRES: has_reply().
   Reply TakeReply();
+  // Ends its work for good, on all ranks. Any thread may call it.
+  void Revoke() { groups_.Revoke(); }
   bool has_reply() const { return awaited_ == Awaited::nothing && arrived_; }
 
  private:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <exception>
 #include <thread>
 
 #include "parallel/serving/replica_link.h"
@@ -40,6 +41,7 @@ ReplicaLink& ReplicaRouter::Choose() {
 }
 
 std::uint64_t ReplicaRouter::submit(Bytes request, std::uint64_t cost) {
+  if (stopped_) throw Error(tuttiInvalidUsage, "submit() was called after stop(): the replicas take no more requests");
   Choose().Add(next_id_, std::move(request), cost);
   return next_id_++;
 }
@@ -68,10 +70,21 @@ void ReplicaRouter::stop() {
                 fmt::format("stop() was called while {} requests are outstanding: wait() for their replies first",
                             outstanding()));
   }
+  stopped_ = true;
   for (auto& link : links_) link->AddStop();
+  std::exception_ptr lost;
   for (auto& link : links_) {
-    for (link->Advance(); !link->all_sent(); link->Advance()) std::this_thread::yield();
+    try {
+      for (link->Advance(); !link->all_sent(); link->Advance()) std::this_thread::yield();
+    } catch (const ReplicaError&) {
+      if (!lost) lost = std::current_exception();
+    }
   }
+  if (lost) std::rethrow_exception(lost);
+}
+
+void ReplicaRouter::revoke() {
+  for (auto& link : links_) link->Revoke();
 }
 
 std::size_t ReplicaRouter::outstanding() const {

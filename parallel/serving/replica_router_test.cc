@@ -86,7 +86,7 @@ TEST(ReplicaRouter, AnswersEveryRequestOnce) {
           }
           router.stop();
           router.stop();
-          EXPECT_TRUE(Throws([&] { router.submit({}); }, tuttiRemoteError, {"none of the 2 replicas is left"}));
+          EXPECT_TRUE(Throws([&] { router.submit({}); }, tuttiInvalidUsage, {"after stop()"}));
         },
         [&](Rank&, Replica& replica, ProcessGroup&) { EXPECT_EQ(replica.serve(Answer), kRequests / 2); });
   }
@@ -268,6 +268,55 @@ TEST(ReplicaRouter, EndsWhenNobodyIsLeftOrNobodyWaits) {
           while (!replica.stopped()) replica.poll();
         };
         EXPECT_TRUE(Throws(poll, tuttiRemoteError, {}));
+      });
+}
+
+// Nothing is sent of it, so the front gets the one reply that is right.
+TEST(ReplicaRouter, AReplyToNoRequestIsRefused) {
+  RunReplicas(
+      3, {.front = 0, .replicas = {{1, 2}}}, ReplicaPolicy::round_robin,
+      [](Rank&, ReplicaRouter& router) {
+        for (unsigned i = 0; i < 2; ++i) {
+          const auto id = router.submit(Filled(1, i));
+          const auto reply = router.wait();
+          EXPECT_EQ(reply.id, id);
+          EXPECT_EQ(reply.bytes, Answer(Filled(1, i)));
+          EXPECT_EQ(router.outstanding(), 0u);
+        }
+        EXPECT_EQ(router.statistics(0).replied, 2u);
+        router.stop();
+      },
+      [](Rank&, Replica& replica, ProcessGroup&) {
+        const auto refused = [&](std::uint64_t id) {
+          EXPECT_TRUE(Throws([&] { replica.reply(id, Filled(1, 9)); }, tuttiInvalidUsage,
+                             {fmt::format("request {}", id), "poll() has not returned"}));
+        };
+        while (!replica.stopped()) {
+          const auto request = replica.poll();
+          if (!request) continue;
+          refused(request->id + 70);
+          replica.reply(request->id, Answer(request->bytes));
+          refused(request->id);
+        }
+      });
+}
+
+// Both replicas are gone when the front stops, and the first of them is reported: stop() has not left the other one out.
+TEST(ReplicaRouter, StopGoesToAllReplicas) {
+  RunReplicas(
+      3, {.front = 0, .replicas = {{1}, {2}}}, ReplicaPolicy::round_robin,
+      [](Rank&, ReplicaRouter& router) {
+        router.revoke();
+        try {
+          router.stop();
+          ADD_FAILURE() << "nobody is gone";
+        } catch (const ReplicaError& error) {
+          EXPECT_EQ(error.replica(), 0u);
+        }
+        for (const std::size_t replica : {0, 1}) EXPECT_FALSE(router.statistics(replica).alive) << replica;
+      },
+      [](Rank&, Replica& replica, ProcessGroup&) {
+        EXPECT_TRUE(Throws([&] { replica.serve(Answer); }, tuttiRemoteError, {}));
       });
 }
 

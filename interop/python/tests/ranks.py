@@ -106,8 +106,11 @@ class Signs:
         with open(os.path.join(self._folder, name), "w", encoding="ascii"):
             pass
 
+    def has(self, name):
+        return os.path.exists(os.path.join(self._folder, name))
+
     def wait_for(self, name):
         deadline = time.monotonic() + 60
-        while not os.path.exists(os.path.join(self._folder, name)):
+        while not self.has(name):
             assert time.monotonic() < deadline, f"no sign: {name}"
             time.sleep(0.01)

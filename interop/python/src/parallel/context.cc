@@ -131,7 +131,7 @@ class Attention {
  private:
   template <typename Call>
   void InBoth(const Call& call) {
-    const Inside exchanging(ulysses_);
+    const Inside exchanging([this] { ulysses_.revoke(); });
     Freely(ring_, call);
   }
 

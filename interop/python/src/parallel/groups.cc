@@ -191,7 +191,7 @@ void BindLayouts(nb::module_& module) {
 
 }  // namespace
 
-Inside::Inside(ProcessGroup& group) : group_(group), around_(of_main_thread) {
+Inside::Inside(std::function<void()> end) : end_(std::move(end)), around_(of_main_thread) {
   if (!IsMainThread()) return;
   CheckSignals();
   of_main_thread = this;
@@ -199,10 +199,10 @@ Inside::Inside(ProcessGroup& group) : group_(group), around_(of_main_thread) {
 Inside::~Inside() {
   if (IsMainThread()) of_main_thread = around_;
 }
-std::vector<ProcessGroup*> Inside::Groups() {
-  std::vector<ProcessGroup*> groups;
-  for (const auto* call = of_main_thread; call != nullptr; call = call->around_) groups.push_back(&call->group_);
-  return groups;
+std::vector<std::function<void()>> Inside::Ends() {
+  std::vector<std::function<void()>> ends;
+  for (const auto* call = of_main_thread; call != nullptr; call = call->around_) ends.push_back(call->end_);
+  return ends;
 }
 
 void BindGroups(nb::module_& module) {
@@ -221,9 +221,9 @@ void BindGroups(nb::module_& module) {
   module.def(
       "interrupt",
       [] {
-        const auto groups = Inside::Groups();
+        const auto ends = Inside::Ends();
         const nb::gil_scoped_release released;
-        for (auto* const group : groups) group->revoke();
+        for (const auto& end : ends) end();
       },
       "Ends the call in which the main thread waits.");
   nb::class_<State>(module, "State")

@@ -7,33 +7,37 @@
 #include <tutti/parallel/process_group.h>
 #include <tutti/python_site.h>
 
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "compute.h"
 
 namespace tutti_python {
 
-// While it exists, the main thread is inside a call that uses the group, if the current thread is the main one. Ctrl-C
-// then revokes the groups of all calls that it is inside of.
+// While it exists, the main thread is inside a call, if the current thread is the main one. Ctrl-C then ends all calls
+// that it is inside of.
 class Inside {
  public:
-  explicit Inside(tutti::parallel::ProcessGroup& group);
+  // end: revokes the groups that the call uses. Another thread calls it, without the GIL.
+  explicit Inside(std::function<void()> end);
   ~Inside();
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
 
-  static std::vector<tutti::parallel::ProcessGroup*> Groups();
+  static std::vector<std::function<void()>> Ends();
 
  private:
-  tutti::parallel::ProcessGroup& group_;
+  std::function<void()> end_;
   const Inside* around_;
 };
 
-// Runs a call of the parallel layer, which may wait for other ranks of the group, without the GIL.
+// Runs a call of the parallel layer, which may wait for other ranks of what it uses, without the GIL. `used`: a group, or
+// another class whose revoke() ends its groups' work.
 // REQUIRES: call() touches no Python object, except through a Compute.
-template <typename Call>
-auto Freely(tutti::parallel::ProcessGroup& group, const Call& call) {
-  const Inside inside(group);
+template <typename Revocable, typename Call>
+auto Freely(Revocable& used, const Call& call) {
+  const Inside inside([&used] { used.revoke(); });
   const auto* const site = tutti::python_site::CurrentPythonSite().get();
   const nanobind::gil_scoped_release released;
   const tutti::CallsFrom named(tutti::python_site::AsCallSite(site));

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -47,8 +48,9 @@ class OverCommunicator {
   OverCommunicator(nb::object communicator, int front, std::vector<std::vector<int>> replicas, Options... options)
       : communicator_(std::move(communicator)),
         world_(reinterpret_cast<tuttiComm_t>(nb::cast<std::uintptr_t>(communicator_.attr("_address")))) {
-    const nb::gil_scoped_release released;
-    side_.emplace(world_, ReplicaLayout{.front = front, .replicas = std::move(replicas)}, options...);
+    tutti_python::Freely(world_, [&] {
+      side_.emplace(world_, ReplicaLayout{.front = front, .replicas = std::move(replicas)}, options...);
+    });
   }
   ~OverCommunicator() { Close(); }
   OverCommunicator(const OverCommunicator&) = delete;
@@ -61,10 +63,8 @@ class OverCommunicator {
   // REQUIRES: call() touches no Python object.
   template <typename Call>
   auto Freely(const Call& call) {
-    CheckSignals();
     Side& side = get();
-    const nb::gil_scoped_release released;
-    return call(side);
+    return tutti_python::Freely(side, [&] { return call(side); });
   }
   void Close() {
     const nb::gil_scoped_release released;  // it waits for what is under way
@@ -86,14 +86,7 @@ class Router : public OverCommunicator<tutti::parallel::ReplicaRouter> {
     return Freely([bytes = BytesOf(request), cost](auto& router) { return router.submit(bytes, cost); });
   }
   std::optional<Reply> Poll() {
-    try {
-      return Freely([](auto& router) { return router.poll(); });
-    } catch (const tutti::parallel::ReplicaError& error) {
-      const nb::object kind = nb::module_::import_("tutti.parallel").attr("ReplicaError");
-      const nb::object raised = kind(error.what(), error.replica(), error.outstanding());
-      PyErr_SetObject(kind.ptr(), raised.ptr());
-      throw nb::python_error();
-    }
+    return Freely([](auto& router) { return router.poll(); });
   }
   void Stop() {
     Freely([](auto& router) { router.stop(); });
@@ -117,13 +110,23 @@ class Replica : public OverCommunicator<tutti::parallel::Replica> {
 }  // namespace
 
 void BindServing(nb::module_& module) {
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const tutti::parallel::ReplicaError& error) {
+      if (PyErr_CheckSignals() != 0) return;  // Ctrl-C ended the call
+      const nb::object kind = nb::module_::import_("tutti.parallel").attr("ReplicaError");
+      const nb::object raised = kind(error.what(), error.replica(), error.outstanding());
+      PyErr_SetObject(kind.ptr(), raised.ptr());
+    }
+  });
   using Replicas = std::vector<std::vector<int>>;
   nb::class_<Request>(module, "Request").def_ro("id", &Request::id).def_prop_ro("bytes", [](const Request& self) {
     return Given(self.bytes);
   });
   nb::class_<Reply>(module, "Reply")
       .def_ro("id", &Reply::id, "What submit() returned.")
-      .def_ro("replica", &Reply::replica)
+      .def_ro("replica", &Reply::replica, "Its place in the router's replicas.")
       .def_prop_ro("bytes", [](const Reply& self) { return Given(self.bytes); });
   nb::class_<ReplicaStatistics>(module, "ReplicaStatistics")
       .def_ro("alive", &ReplicaStatistics::alive)
@@ -136,14 +139,15 @@ void BindServing(nb::module_& module) {
       .def("submit", &Router::Submit, nb::arg("request"), nb::arg("cost") = 1,
            "Queues a request for a replica that lives; returns its id. cost, such as tokens, counts as outstanding "
            "until "
-           "the reply is taken. Raises RemoteError if no replica is left.")
+           "the reply is taken. Raises RemoteError if no replica is left, InvalidUsageError after stop().")
       .def("poll", &Router::Poll,
            "A reply, if one is here. Raises ReplicaError once for each replica that is gone. Call it often: requests "
            "and "
            "replies move only in poll(), wait() and stop().")
       .def(
           "stop", &Router::Stop,
-          "Tells all replicas that no request comes any more. Raises InvalidUsageError while requests are outstanding.")
+          "Tells all replicas that no request comes any more. Raises InvalidUsageError while requests are outstanding, "
+          "and ReplicaError if a replica is gone, once the others have been told.")
       .def("statistics", &Router::Statistics, nb::arg("replica"))
       .def_prop_ro(
           "outstanding", [](Router& self) { return self.get().outstanding(); }, "Requests without a reply.")
@@ -153,7 +157,8 @@ void BindServing(nb::module_& module) {
       .def("poll", &Replica::Poll,
            "The next request, if one has come. The replica's ranks call it together, and all get the same.")
       .def("reply", &Replica::Answer, nb::arg("id"), nb::arg("reply"),
-           "Answers a request, in any order. Each of the replica's ranks calls it; one of them sends.")
+           "Answers a request, once; in any order. Each of the replica's ranks calls it; one of them sends. Raises "
+           "InvalidUsageError for what poll() has not returned.")
       .def_prop_ro(
           "stopped", [](Replica& self) { return self.get().stopped(); },
           "The front has stopped: no request comes any more.")

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 import ranks
+from interrupts_test import outcomes_after_an_interrupt
 
 import tutti
 
@@ -43,6 +44,8 @@ def answered(comm, policy):
         with pytest.raises(tutti.InvalidUsageError, match="0 requests"):
             router.wait()
         router.stop()
+        with pytest.raises(tutti.InvalidUsageError, match="after stop"):
+            router.submit(b"")
         router.close()
         with pytest.raises(tutti.InvalidUsageError, match="closed"):
             router.poll()
@@ -100,6 +103,31 @@ def test_the_requests_of_a_replica_that_dies_go_to_another():
     assert ends[FRONT] == ("value", [b"%d" % number for number in range(6)])
     assert [kind for kind, _ in ends] == ["value", "value", "value", "died", "error"]
     assert isinstance(ends[4][1][0], tutti.RemoteError)
+
+
+def interrupted(comm, signs):
+    """A reply that the front does not take."""
+    if comm.rank == 1:
+        router = tp.ReplicaRouter(comm)
+        router.submit(b"a")
+        while not signs.has("waiting"):
+            router.poll()
+        signs.wait_for("interrupted")
+        with pytest.raises(tp.ReplicaError, match="rank 0"):
+            router.wait()
+        return
+    replica, request = tp.Replica(comm, number=0), None
+    while request is None:
+        request = replica.poll()
+    signs.give("waiting")
+    with pytest.raises(KeyboardInterrupt):
+        replica.reply(request.id, bytes(64 << 20))
+    signs.give("interrupted")
+
+
+def test_ctrl_c_ends_a_reply(tmp_path):
+    ends = outcomes_after_an_interrupt(str(tmp_path), 2, interrupted)
+    assert [kind for kind, _ in ends] == ["value", "value"], ends
 
 
 def wrong(comm):

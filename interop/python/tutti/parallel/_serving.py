@@ -8,6 +8,7 @@ import time
 from .. import _parallel
 from .._communicator import Communicator
 from .._errors import InvalidUsageError, RemoteError
+from .._interrupts import WATCHER
 from ._state import current
 
 _PAUSE = 50e-6  # seconds between polls of a front that has nothing else to do
@@ -16,7 +17,7 @@ _PAUSE = 50e-6  # seconds between polls of a front that has nothing else to do
 class ReplicaError(RemoteError):
     """A replica is gone.
 
-    replica      its number
+    replica      its place in router.replicas
     outstanding  the ids of the requests that it has not answered, which submit() may give to the others
     """
 
@@ -39,12 +40,19 @@ def _meet(comm: Communicator, replica: int | None) -> tuple[int, list[list[int]]
     return fronts[0], [[rank for rank, number in enumerate(of_ranks) if number == one] for one in numbers]
 
 
-class ReplicaRouter(_parallel.ReplicaRouter):
+class _Interruptible:
+    """Ctrl-C ends its calls."""
+
+    def _interrupt(self) -> None:
+        _parallel.interrupt()
+
+
+class ReplicaRouter(_parallel.ReplicaRouter, _Interruptible):
     """The front's side: gives each request to one of the replicas, and takes their replies in whatever order they come.
 
         router = ReplicaRouter(comm)                      the rank that is in no replica; the others make a Replica
         number = router.submit(prompt, cost=tokens)       bytes, without a meaning here
-        reply = router.wait()                             or poll(), which does not wait: reply.id, .replica, .bytes
+        reply = router.wait()                             or poll(), which does not wait: reply.id, .bytes, .replica: its place in router.replicas
         router.stop()
 
     comm: of the front and all ranks of the replicas; self.replicas has the ranks of each. policy: "least_outstanding", to
@@ -53,6 +61,7 @@ class ReplicaRouter(_parallel.ReplicaRouter):
 
     def __init__(self, comm: Communicator, *, policy: str = "least_outstanding") -> None:
         front, self.replicas = _meet(comm, None)
+        WATCHER.add(self)
         super().__init__(comm, front, self.replicas, policy)
 
     def wait(self) -> _parallel.Reply:
@@ -66,7 +75,7 @@ class ReplicaRouter(_parallel.ReplicaRouter):
             time.sleep(_PAUSE)
 
 
-class Replica(_parallel.Replica):
+class Replica(_parallel.Replica, _Interruptible):
     """A replica's side, on each of its ranks, which may have several requests under way.
 
         replica = Replica(comm)                           comm: the ReplicaRouter's
@@ -79,7 +88,9 @@ class Replica(_parallel.Replica):
     """
 
     def __init__(self, comm: Communicator, *, number: int | None = None) -> None:
-        super().__init__(comm, *_meet(comm, current().data.rank if number is None else number))
+        front, replicas = _meet(comm, current().data.rank if number is None else number)
+        WATCHER.add(self)
+        super().__init__(comm, front, replicas)
 
 
 def any_replica_has_work(has_work: bool) -> bool:

@@ -18,7 +18,7 @@
 //
 // Sources: vLLM's data-parallel front end (least outstanding work); Li et al. 2023, "AlpaServe" (why replicas).
 //
-// Thread-safety: one thread at a time.
+// Thread-safety: one thread at a time, but revoke().
 #pragma once
 
 #include <cstddef>
@@ -59,7 +59,7 @@ struct TUTTI_API Request {
 
 struct TUTTI_API Reply {
   std::uint64_t id = 0;
-  std::size_t replica = 0;
+  std::size_t replica = 0;  // its place in the layout
   Bytes bytes;
 };
 
@@ -90,15 +90,19 @@ class TUTTI_API ReplicaRouter {
   ReplicaRouter& operator=(const ReplicaRouter&) = delete;
 
   // Queues the request for a live replica; returns its id. `cost`, such as tokens, counts as outstanding until the
-  // reply is taken. Throws Error if no replica is left.
+  // reply is taken. Throws Error if no replica is left, or after stop().
   std::uint64_t submit(Bytes request, std::uint64_t cost = 1);
   // Returns a reply, if one is here. Throws ReplicaError once for each replica that is gone. Call it often: requests
   // and replies move only in poll(), wait() and stop().
   std::optional<Reply> poll();
   // Waits for a reply. Throws Error if none is outstanding.
   Reply wait();
-  // Makes every serve() return. Throws Error (tuttiInvalidUsage) while requests are outstanding.
+  // Makes every serve() return; submit() then throws Error (tuttiInvalidUsage). Throws that while requests are
+  // outstanding, and ReplicaError of the first replica that is gone, once all others have been told.
   void stop();
+
+  // Ends what is under way, on all replicas, for good. Any thread may call it.
+  void revoke();
 
   std::size_t outstanding() const;  // requests
   const ReplicaStatistics& statistics(std::size_t replica) const;
@@ -110,6 +114,7 @@ class TUTTI_API ReplicaRouter {
   std::vector<std::unique_ptr<ReplicaLink>> links_;
   std::size_t next_ = 0;  // the replica whose turn it is
   std::uint64_t next_id_ = 0;
+  bool stopped_ = false;
 };
 
 // A replica's side, on each of its ranks.
@@ -130,11 +135,13 @@ class TUTTI_API Replica {
 
   // The next request, if one has come. Collective over the replica's ranks, which all get the same. Throws as serve().
   std::optional<Request> poll();
-  // Answers a request that poll() has returned; in any order. Called on each of the replica's ranks. Waits until the
-  // front polls, if the reply is large.
+  // Answers a request that poll() has returned, once; in any order. Called on each of the replica's ranks. Waits until
+  // the front polls, if the reply is large. Throws Error (tuttiInvalidUsage) for another id.
   void reply(std::uint64_t id, const Bytes& bytes);
   // The front has stopped: no request comes any more.
   bool stopped() const;
+  // Ends what is under way, on the front and the replica's other ranks, for good. Any thread may call it.
+  void revoke();
 
  private:
   class Requests;
