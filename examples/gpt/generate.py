@@ -149,7 +149,11 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=len(PROMPTS))
     parser.add_argument("--interval", type=float, default=0.01, help="seconds between requests that come to the front")
     parser.add_argument("--slots", type=int, default=4, help="sequences that a replica runs at a time")
-    return parser.parse_args(words)
+    arguments = parser.parse_args(words)
+    for name in ("requests", "slots"):
+        if getattr(arguments, name) < 1:
+            parser.error(f"--{name} is {getattr(arguments, name)}: at least 1 is needed")
+    return arguments
 
 
 def replica(comm: tutti.Communicator, world: tutti.Communicator, prompts: list[bytes],

@@ -41,13 +41,13 @@ void Describe(CLI::App& app, Options& options) {
   app.add_option("--schedule", options.schedule, "GPipe or 1F1B");
   app.add_option("--microbatches", model.microbatches, "number of microbatches of a replica's samples")
       ->check(CLI::PositiveNumber);
-  app.add_option("--batch", options.batch, "samples per step, over all ranks");
+  app.add_option("--batch", options.batch, "samples per step, over all ranks")->check(CLI::PositiveNumber);
   app.add_option("--steps", options.steps);
   app.add_option("--learning-rate", options.learning_rate);
   app.add_option("--layers", model.layers);
   app.add_option("--hidden", model.hidden);
   app.add_option("--heads", model.heads);
-  app.add_option("--sequence", model.sequence, "bytes of text per sample");
+  app.add_option("--sequence", model.sequence, "bytes of text per sample")->check(CLI::PositiveNumber);
   app.add_option("--feed-forward", model.feed_forward);
   app.add_option("--text", options.text, "file to learn");
   app.add_option("--losses", options.losses, "file to write the losses to, one per line");
@@ -156,6 +156,7 @@ void Train(const Options& options) {
   const bool speaks = state->get_world_group().rank() == 0;
   std::ofstream losses;
   if (speaks && !options.losses.empty()) losses.open(options.losses);
+  if (losses.fail()) throw std::runtime_error(fmt::format("--losses {} cannot be written", options.losses));
   for (int step = 0; step < options.steps; ++step) {
     const double loss = trainer.Step();
     if (losses.is_open()) losses << fmt::format("{:.9g}\n", loss);

@@ -103,3 +103,10 @@ def test_the_first_block_of_a_page(page):
     text = (PROGRAMS.parents[1] / page).read_text(encoding="utf-8")
     block = re.search(r"```python\n((?:import torch\n)?import tutti\.parallel as tp\n.*?)```", text, re.DOTALL)
     ranks.run(2, block_of_page, block[1])
+
+
+@pytest.mark.parametrize("flag", ["--requests", "--slots"])
+def test_generating_nothing_is_refused(flag, capsys):
+    with pytest.raises(SystemExit):
+        program("generate").parse(["", flag, "0"])
+    assert f"{flag} is 0" in capsys.readouterr().err
