@@ -102,7 +102,7 @@ def test_the_requests_of_a_replica_that_dies_go_to_another():
     ends = ranks.outcomes(5, dying)
     assert ends[FRONT] == ("value", [b"%d" % number for number in range(6)])
     assert [kind for kind, _ in ends] == ["value", "value", "value", "died", "error"]
-    assert isinstance(ends[4][1][0], tutti.RemoteError)
+    assert isinstance(ends[4][1][0], tutti.RemoteError) and "serving_test.py:" in str(ends[4][1][0]), ends[4]
 
 
 def interrupted(comm, signs):
