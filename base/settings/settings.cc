@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <memory>
-#include <ranges>
 #include <variant>
 
 #include "base/error.h"
@@ -245,9 +244,10 @@ void RequireWords(const Variable& variable, const Sourced& sourced) {
     if (!allowed(sourced.text)) Refuse(variable, sourced);
     return;
   }
-  for (const auto part : std::views::split(std::string_view(sourced.text), ',')) {
-    const std::string_view word(part.begin(), part.end());
+  for (std::string_view rest = sourced.text; !rest.empty();) {
+    const auto word = rest.substr(0, rest.find(','));
     if (!word.empty() && !allowed(word)) Refuse(variable, sourced, word);
+    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
   }
 }
 
