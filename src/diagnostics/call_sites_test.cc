@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include "base/shared_library.h"
 #include "src/diagnostics/recorder.h"
 #include "src/diagnostics/source_lines.h"
 
@@ -79,7 +80,10 @@ TEST(CallSites, InMachineCodeHaveLineOrFunction) {
   // The source file, or the program if it is built without -g.
   const bool has_line = site.find("call_sites_test.cc:") != std::string::npos;
   EXPECT_TRUE(has_line || site.find("unit_tests+0x") != std::string::npos) << site;
-  EXPECT_NE(site.find("InMachineCode"), std::string::npos) << site;
+  // Without libdw a function has a name only if the program exports it.
+  if (SharedLibrary("libdw.so.1")) {
+    EXPECT_NE(site.find("InMachineCode"), std::string::npos) << site;
+  }
 }
 
 // As many as are neither numbered nor resolved at the same time, so that each is forgotten and looked up again.
