@@ -57,6 +57,6 @@ foreach(source IN LISTS fuzz_sources)
 endforeach()
 # The tool's dump parser, without the tool's command line.
 add_library(tutti_diagnosis STATIC EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tools/inspect/diagnosis.cc)
-target_link_libraries(tutti_diagnosis PUBLIC tutti_src_bootstrap)
+target_link_libraries(tutti_diagnosis PUBLIC tutti_src_bootstrap tutti_src_diagnostics)
 tutti_fuzz_target(${PROJECT_SOURCE_DIR}/tools/inspect/diagnosis_fuzz.cc tutti_diagnosis)
 tutti_leaves_out(tools/inspect/*.cc)
