@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/extension.h"
+#include "base/list_items.h"
 #include "base/plain_text.h"
 #include "base/settings/settings.h"
 
@@ -20,11 +21,8 @@ constexpr std::string_view NameOf(Subject subject) { return kSubjectNames[static
 // `list` is comma-separated.
 bool Names(std::string_view list, std::string_view word) {
   while (!list.empty()) {
-    const auto comma = list.find(',');
-    const auto item = list.substr(0, comma);
+    const auto item = TakeItem(list);
     if (item == word || item == kAllSubjects) return true;
-    if (comma == std::string_view::npos) break;
-    list.remove_prefix(comma + 1);
   }
   return false;
 }

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/list_items.h"
 #include "base/plain_text.h"
 
 namespace tutti::net {
@@ -78,8 +79,7 @@ InterfaceFilter InterfaceFilter::Parse(std::string_view text, std::string_view v
     text.remove_prefix(1);
   }
   while (!text.empty()) {
-    const auto item = text.substr(0, text.find(','));
-    text.remove_prefix(std::min(text.size(), item.size() + 1));
+    const auto item = TakeItem(text);
     if (item.empty()) continue;
     if (item.size() > longest) refuse(fmt::format("an interface name has at most {} characters", longest));
     if (item.find_first_of("/ \t\n=^") != std::string_view::npos || !IsPrintable(item)) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the files of a version that are handed out, and tries each in something empty (RELEASING.md):
+# Makes the files of a release, and tries each in something empty (RELEASING.md):
 #   tutti-*.whl              the Python package with the program tutti (scripts/release/wheels.sh)
 #   tutti_torch-*.whl        the backend for the last four minor versions of PyTorch (scripts/release/torch_wheel.sh)
 #   tutti*.deb               Debian packages (scripts/release/deb.sh)
@@ -37,11 +37,11 @@ step() {
 step scripts/setup.sh --for release
 tests=()
 [ -e build/release/CMakeCache.txt ] || tests=(-DTUTTI_TESTS=OFF)
-step scripts/build.sh release "${tests[@]}" tutti_handed_out
+step scripts/build.sh release "${tests[@]}" tutti_release
 export BUILD=$tree/build/release
 cache=build/release/CMakeCache.txt
 if grep -q '^TUTTI_CUDA:.*=OFF' "$cache" || ! grep -q '^TUTTI_NVCC:FILEPATH=/' "$cache"; then
-  say "the library was built without nvcc: what is handed out has no device code, and takes host memory alone"
+  say "the library was built without nvcc: the release has no device code, and takes host memory alone"
 fi
 step scripts/release/tarball.sh "$files"
 step scripts/release/deb.sh "$BUILD"

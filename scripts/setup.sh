@@ -4,7 +4,7 @@
 #   scripts/setup.sh                packages to build, test and measure
 #   scripts/setup.sh --for bench    packages to build and measure
 #   scripts/setup.sh --for build    packages to build the library and its programs, nothing else
-#   scripts/setup.sh --for release  packages to build what is handed out (scripts/release.sh)
+#   scripts/setup.sh --for release  packages to build a release (scripts/release.sh)
 #   scripts/setup.sh --for arm64    packages to build for ARM64 and run such programs (scripts/test/arm64.sh)
 #   scripts/setup.sh --for launchers    packages to start the bench by torchrun and srun (scripts/test/launchers.sh)
 #   scripts/setup.sh --list         prints the packages, one per line, and installs nothing

@@ -1,4 +1,4 @@
-// What a person may have meant by a name that does not exist.
+// Suggests a known name for a mistyped one.
 //
 // Thread-safety: pure functions.
 #pragma once

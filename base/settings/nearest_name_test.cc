@@ -29,7 +29,7 @@ struct Typed {
   std::string_view meant;
 };
 
-// What is suggested is taken for right, so a wrong name is worse than none.
+// Users trust a suggestion, so a wrong name is worse than none.
 TEST(NearestName, IsTheOneMeantOrNone) {
   constexpr auto names = std::to_array<std::string_view>(
       {"IB_TIMEOUT", "TIMEOUT_MS", "INIT_TIMEOUT_MS", "SOCKET_FAMILY", "SECRET", "HOLD", "IB_SL", "TOPO_FILE", "DEBUG",

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/extension.h"
+#include "base/list_items.h"
 #include "base/log.h"
 #include "base/plain_text.h"
 #include "base/settings/nearest_name.h"
@@ -245,9 +246,8 @@ void RequireWords(const Variable& variable, const Sourced& sourced) {
     return;
   }
   for (std::string_view rest = sourced.text; !rest.empty();) {
-    const auto word = rest.substr(0, rest.find(','));
+    const auto word = TakeItem(rest);
     if (!word.empty() && !allowed(word)) Refuse(variable, sourced, word);
-    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
   }
 }
 

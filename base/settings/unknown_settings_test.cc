@@ -35,7 +35,7 @@ TEST(UnknownSettings, NameOthersVariables) {
 TEST(UnknownSettings, OthersVariablesAreAllKnown) {
   const std::regex variable("\"(TUTTI_[A-Z_]+)\"");
   std::size_t found = 0;
-  for (const auto* owner : {"bench/backends/library_nccl.cc", "bench/worker/worker.h", "interop/pmpi/wishes.cc",
+  for (const auto* owner : {"bench/backends/library_nccl.cc", "bench/worker/worker.h", "interop/pmpi/settings.cc",
                             "testing/fake_gpu/environment.cc", "testing/fake_gpu/runtime/verifiable_kernels.cc",
                             "testing/fake_gpu/tests/memory_test.cc", "tests/transports/plugin/test_net.cc"}) {
     std::ifstream file(owner);

@@ -174,7 +174,7 @@ void Model::Head(Saved& saved) {
   loss_ += std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-// Of the mean loss of a step's tokens on this replica.
+// The loss is the mean over a step's tokens on this replica.
 void Model::HeadBackward(Saved& saved, const Tensor& grad) {
   const Tensor targets = saved.samples.targets, logits = saved.logits;
   const std::vector<float> shares(targets.count(), 1 / static_cast<float>(config_.microbatches * targets.count()));

@@ -40,7 +40,7 @@ struct Samples {
   Buffer ids, targets;
 };
 
-// What a stage's layers share.
+// The configuration and the objects that a stage's layers share.
 struct Surroundings {
   const ModelConfig& model;
   Math& math;

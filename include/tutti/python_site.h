@@ -1,7 +1,7 @@
 // Names the line of Python that calls, for messages (CallsFrom in extension.h). For extension modules in C++ that
 // call Tutti on behalf of Python code: tutti and tutti_torch. Needs Python's headers and C++17.
 //
-// What is known of a line is kept with the code object that contains it, and is freed with that.
+// Each code object keeps the sites of its lines, and frees them when it is freed.
 //
 // Thread-safety: CurrentPythonSite() needs the GIL; the rest does not.
 #ifndef TUTTI_PYTHON_SITE_H_

@@ -18,7 +18,7 @@
 
 #include "interop/pmpi/constants.h"
 #include "interop/pmpi/handle_cache.h"
-#include "interop/pmpi/wishes.h"
+#include "interop/pmpi/settings.h"
 #include "tutti/extension.h"
 
 namespace tutti::pmpi {

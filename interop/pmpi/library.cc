@@ -7,7 +7,7 @@
 #include "interop/pmpi/communicators.h"
 #include "interop/pmpi/constants.h"
 #include "interop/pmpi/report.h"
-#include "interop/pmpi/wishes.h"
+#include "interop/pmpi/settings.h"
 
 using namespace tutti::pmpi;  // NOLINT: this file is the C boundary of that namespace
 
@@ -21,7 +21,7 @@ int Begun(int result) {
   mpi.Comm_rank(TheConstants().comm_world, &rank);
   mpi.Comm_size(TheConstants().comm_world, &ranks);
   if (rank != 0) return result;
-  std::fputs(UnknownWishes().c_str(), stderr);
+  std::fputs(UnknownSettingValues().c_str(), stderr);
   const auto here = fmt::format("tutti-mpi: {} ranks, on {}; MPI_Finalize reports\n", ranks, mpi.version);
   if (WantsReport()) std::fputs(here.c_str(), stderr);
   return result;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the files that are handed out contain of other projects, on a machine with Debian's packages.
+"""What the files of a release contain of other projects, on a machine with Debian's packages.
 
     sbom.py licences FOLDER TARGET            copies the licence of each shared library in FOLDER into TARGET
     sbom.py write OUTPUT BUILD_DIR FILE...    writes CycloneDX JSON of the wheels and tarballs: the shared libraries inside,
@@ -63,7 +63,7 @@ def packages_of(patterns: list[str]) -> set[str]:
     """The packages that have these files."""
     done = subprocess.run(["dpkg-query", "--search", *patterns], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise SystemExit("what is handed out contains a file of no Debian package, so its licence is unknown: "
+        raise SystemExit("the release contains a file of no Debian package, so its licence is unknown: "
                          f"{done.stderr.strip()}")
     rows = done.stdout
     return {row.split(":")[0] for row in rows.splitlines() if not row.startswith("diversion ")}
@@ -94,7 +94,7 @@ def inside(file: pathlib.Path) -> list[str]:
 def compiled(build: pathlib.Path) -> set[str]:
     """The packages whose headers the build's products include."""
     ninja = ("ninja", "-C", str(build), "-t")
-    inputs = output_of(*ninja, "inputs", "tutti_handed_out").split("\n")
+    inputs = output_of(*ninja, "inputs", "tutti_release").split("\n")
     objects = [name for name in inputs if name.endswith(".o")]
     headers = set(re.findall(r"^ +(/usr/(?:include|lib)/.+)$", output_of(*ninja, "deps", *objects), re.MULTILINE))
     if not headers:

@@ -4,13 +4,13 @@ tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 say() { echo "[$(basename "$0" .sh)] $*"; }
 
-# install_build PREFIX: installs what is handed out into PREFIX, which is emptied first, and sets `build`: the build folder
+# install_build PREFIX: installs a release into PREFIX, which is emptied first, and sets `build`: the build folder
 # BUILD, or else build/release, which is built if it is not there.
 install_build() {
   build=${BUILD:-$tree/build/release}
   if [ ! -e "$build/libtutti.so" ]; then
     [ -z "${BUILD:-}" ] || { say "BUILD is $build, but there is no libtutti.so" && exit 2; }
-    (cd "$tree" && scripts/setup.sh --for release && scripts/build.sh release -DTUTTI_TESTS=OFF tutti_handed_out)
+    (cd "$tree" && scripts/setup.sh --for release && scripts/build.sh release -DTUTTI_TESTS=OFF tutti_release)
   fi
   build=$(cd "$build" && pwd)
   rm -rf "$1"

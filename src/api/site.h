@@ -12,10 +12,9 @@ namespace tutti::api {
 // Of the C function that this is inlined into.
 [[gnu::always_inline]] inline std::uint64_t CallersSite() { return plan::CurrentSite(__builtin_return_address(0)); }
 
-// The operation, called at `site` by this thread.
+// The operation, called at `site`.
 inline plan::Operation WithSite(plan::Operation operation, std::uint64_t site) {
   operation.site = site;
-  operation.site_text = plan::CurrentSiteText();
   return operation;
 }
 

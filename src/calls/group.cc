@@ -189,6 +189,16 @@ double SimulateGroup() {
   return longest;
 }
 
+namespace {
+
+// A call that may run after its caller has left the site.
+Call Leaving(tuttiComm& handle, plan::Operation operation, RunPlace place) {
+  operation.site_text = plan::CurrentSiteText();
+  return {handle.shared_from_this(), std::move(operation), std::move(place)};
+}
+
+}  // namespace
+
 tuttiResult_t Submit(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream) {
   // Most calls need none of what follows.
   if (open_groups == 0 && stream == nullptr && operation.collective_call() && RunsInCaller(handle) &&
@@ -196,20 +206,20 @@ tuttiResult_t Submit(tuttiComm& handle, const plan::Operation& operation, tuttiS
     return RunHere(handle, operation);
   auto place = PlaceOf(handle, operation, stream);
   if (open_groups > 0) {
-    ThisThreadsGroup().calls.push_back({handle.shared_from_this(), operation, std::move(place)});
+    ThisThreadsGroup().calls.push_back(Leaving(handle, operation, std::move(place)));
     return tuttiSuccess;
   }
   if (operation.point_to_point() && operation.root == handle.rank.load(std::memory_order_relaxed)) {
     Throw(tuttiInvalidUsage, "peer {} is this rank itself: put the send and its receive in one group", operation.root);
   }
   const bool here = !place.on_device && place.stream == nullptr && !operation.one_sided() && !CallsWait(handle);
-  return here ? RunHere(handle, operation) : Run({{handle.shared_from_this(), operation, std::move(place)}});
+  return here ? RunHere(handle, operation) : Run({Leaving(handle, operation, std::move(place))});
 }
 
 tuttiResult_t SubmitTogether(tuttiComm& handle, std::span<const plan::Operation> operations, tuttiStream_t stream) {
   std::vector<Call> calls;
   for (const auto& operation : operations) {
-    calls.push_back({handle.shared_from_this(), operation, PlaceOf(handle, operation, stream)});
+    calls.push_back(Leaving(handle, operation, PlaceOf(handle, operation, stream)));
   }
   if (open_groups == 0) return Run(calls);
   auto& collected = ThisThreadsGroup().calls;

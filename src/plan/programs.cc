@@ -10,6 +10,7 @@
 #include "base/all_gather.h"
 #include "base/error.h"
 #include "base/files/files.h"
+#include "base/list_items.h"
 #include "base/log.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/bootstrap/rank_zero.h"
@@ -32,12 +33,10 @@ constexpr char kReferenceInPlace[] = "reference_safe_in_place";
 constexpr std::size_t kMaxText = bootstrap::ControlPlane::kMaxBlob - 64 * 1024;
 
 // Separated by commas or, as in MSCCL_XML_FILES, by colons.
-std::vector<std::string> PathsIn(const std::string& list) {
+std::vector<std::string> PathsIn(std::string_view list) {
   std::vector<std::string> paths;
-  for (std::size_t begin = 0; begin < list.size();) {
-    const std::size_t end = std::min(list.find_first_of(",:", begin), list.size());
-    if (end > begin) paths.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
+  while (!list.empty()) {
+    if (const auto path = TakeItem(list, ",:"); !path.empty()) paths.emplace_back(path);
   }
   return paths;
 }

@@ -150,7 +150,7 @@ class Job {
  public:
   explicit Job(const RanksWanted& wanted) : wanted_(wanted) {
     const int port = FreePort();
-    // What cannot be executed for one rank cannot for the others, so one says so for all.
+    // If one rank cannot execute the program, none can, so one says so for all.
     for (int rank = 0; rank < wanted.ranks && first_failure_ == 0; ++rank) {
       ranks_.push_back(Start(rank, wanted, port, signals_.before()));
       if (ranks_.back().not_executed == 0) continue;

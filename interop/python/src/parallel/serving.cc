@@ -138,12 +138,10 @@ void BindServing(nb::module_& module) {
            nb::arg("replicas"), nb::arg("policy"))
       .def("submit", &Router::Submit, nb::arg("request"), nb::arg("cost") = 1,
            "Queues a request for a replica that lives; returns its id. cost, such as tokens, counts as outstanding "
-           "until "
-           "the reply is taken. Raises RemoteError if no replica is left, InvalidUsageError after stop().")
+           "until the reply is taken. Raises RemoteError if no replica is left, InvalidUsageError after stop().")
       .def("poll", &Router::Poll,
            "A reply, if one is here. Raises ReplicaError once for each replica that is gone. Call it often: requests "
-           "and "
-           "replies move only in poll(), wait() and stop().")
+           "and replies move only in poll(), wait() and stop().")
       .def(
           "stop", &Router::Stop,
           "Tells all replicas that no request comes any more. Raises InvalidUsageError while requests are outstanding, "

@@ -1,4 +1,4 @@
-// What the user wishes of the layer, by environment variables.
+// The layer's settings: environment variables that it reads itself.
 //
 // Thread-safety: pure functions of the environment.
 #pragma once
@@ -10,7 +10,7 @@ namespace tutti::pmpi {
 bool WantsMpiAlone();  // TUTTI_MPI=off
 bool WantsReport();    // TUTTI_MPI_REPORT=1
 
-// A line for each of these variables whose value means nothing.
-std::string UnknownWishes();
+// A line for each of these settings whose value is unknown.
+std::string UnknownSettingValues();
 
 }  // namespace tutti::pmpi
