@@ -1,7 +1,8 @@
 // Names the line of Python that calls, for messages (CallsFrom in extension.h). For extension modules in C++ that
 // call Tutti on behalf of Python code: tutti and tutti_torch. Needs Python's headers and C++17.
 //
-// Each code object keeps the sites of its lines, and frees them when it is freed.
+// Each code object keeps the sites of its lines, and frees them when it is freed. With Py_LIMITED_API, it is for CPython 3.12
+// and later.
 //
 // Thread-safety: CurrentPythonSite() needs the GIL; the rest does not.
 #ifndef TUTTI_PYTHON_SITE_H_
@@ -9,6 +10,7 @@
 
 #include <Python.h>
 // After the one above:
+#include <dlfcn.h>
 #include <frameobject.h>
 
 #include <algorithm>
@@ -67,27 +69,68 @@ inline bool CallsForItsUser(std::string_view module) {
   return false;
 }
 
-// The module in whose names a frame's code runs.
-inline std::string ModuleOf(PyFrameObject* frame) {
-#if PY_VERSION_HEX >= 0x030B0000
-  const Owned<PyObject> globals(PyFrame_GetGlobals(frame));
-  PyObject* const names = globals.get();
+// What this file needs of CPython and Python's limited API lacks.
+struct Frames {
+#ifdef Py_LIMITED_API
+  // Looked up in the CPython that runs. Null: it has none of this name.
+  template <typename Function>
+  static Function* Find(const char* name) {
+    return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+  }
+
+  PyFrameObject* (*const back)(PyFrameObject*) = Find<PyFrameObject*(PyFrameObject*)>("PyFrame_GetBack");
+  PyObject* (*const globals)(PyFrameObject*) = Find<PyObject*(PyFrameObject*)>("PyFrame_GetGlobals");
+  int (*const instruction)(PyFrameObject*) = Find<int(PyFrameObject*)>("PyFrame_GetLasti");
+  int (*const get_extra)(PyObject*, Py_ssize_t, void**) =
+      Find<int(PyObject*, Py_ssize_t, void**)>("PyUnstable_Code_GetExtra");
+  int (*const set_extra)(PyObject*, Py_ssize_t, void*) =
+      Find<int(PyObject*, Py_ssize_t, void*)>("PyUnstable_Code_SetExtra");
+  Py_ssize_t (*const request_index)(freefunc) =
+      Find<Py_ssize_t(freefunc)>("PyUnstable_Eval_RequestCodeExtraIndex");
+
+  bool complete() const {
+    return back != nullptr && globals != nullptr && instruction != nullptr && get_extra != nullptr &&
+           set_extra != nullptr && request_index != nullptr;
+  }
 #else
-  PyObject* const names = frame->f_globals;
+  static PyFrameObject* back(PyFrameObject* frame) { return PyFrame_GetBack(frame); }
+#if PY_VERSION_HEX >= 0x030B0000
+  static PyObject* globals(PyFrameObject* frame) { return PyFrame_GetGlobals(frame); }
+  static int instruction(PyFrameObject* frame) { return PyFrame_GetLasti(frame); }
+#else
+  static PyObject* globals(PyFrameObject* frame) { return Py_NewRef(frame->f_globals); }
+  static int instruction(PyFrameObject* frame) { return frame->f_lasti; }
 #endif
-  PyObject* const name = PyDict_Check(names) ? PyDict_GetItemString(names, "__name__") : nullptr;
-  const char* const text = name != nullptr && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
-  if (text == nullptr) PyErr_Clear();
-  return text == nullptr ? "" : text;
+#if PY_VERSION_HEX >= 0x030C0000
+  static int get_extra(PyObject* code, Py_ssize_t index, void** extra) {
+    return PyUnstable_Code_GetExtra(code, index, extra);
+  }
+  static int set_extra(PyObject* code, Py_ssize_t index, void* extra) {
+    return PyUnstable_Code_SetExtra(code, index, extra);
+  }
+  static Py_ssize_t request_index(freefunc free) { return PyUnstable_Eval_RequestCodeExtraIndex(free); }
+#else
+  static int get_extra(PyObject* code, Py_ssize_t index, void** extra) { return _PyCode_GetExtra(code, index, extra); }
+  static int set_extra(PyObject* code, Py_ssize_t index, void* extra) { return _PyCode_SetExtra(code, index, extra); }
+  static Py_ssize_t request_index(freefunc free) { return _PyEval_RequestCodeExtraIndex(free); }
+#endif
+  static bool complete() { return true; }
+#endif
+};
+
+inline const Frames& TheFrames() {
+  static const Frames frames;
+  return frames;
 }
 
-// The instruction that a frame executes.
-inline int InstructionOf(PyFrameObject* frame) {
-#if PY_VERSION_HEX >= 0x030B0000
-  return PyFrame_GetLasti(frame);
-#else
-  return frame->f_lasti;
-#endif
+// The module in whose names a frame's code runs.
+inline std::string ModuleOf(PyFrameObject* frame) {
+  const Owned<PyObject> names(TheFrames().globals(frame));
+  PyObject* const name = PyDict_Check(names.get()) ? PyDict_GetItemString(names.get(), "__name__") : nullptr;
+  const char* const text =
+      name != nullptr && PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, nullptr) : nullptr;
+  if (text == nullptr) PyErr_Clear();
+  return text == nullptr ? "" : text;
 }
 
 // An attribute that is a text; bytes that are no UTF-8 are escaped.
@@ -107,7 +150,7 @@ class CodeSites {
 
   bool for_user() const { return for_user_; }
   const SitePointer& At(PyFrameObject* frame, PyCodeObject* code) {
-    const int instruction = InstructionOf(frame);
+    const int instruction = TheFrames().instruction(frame);
     const auto known =
         std::find_if(sites_.begin(), sites_.end(), [&](const auto& each) { return each.first == instruction; });
     if (known != sites_.end()) return known->second;
@@ -123,32 +166,20 @@ class CodeSites {
   std::list<std::pair<int, SitePointer>> sites_;
 };
 
-#if PY_VERSION_HEX >= 0x030C0000
-inline int GetExtra(PyObject* code, Py_ssize_t index, void** extra) {
-  return PyUnstable_Code_GetExtra(code, index, extra);
-}
-inline int SetExtra(PyObject* code, Py_ssize_t index, void* extra) {
-  return PyUnstable_Code_SetExtra(code, index, extra);
-}
-inline Py_ssize_t RequestIndex(freefunc free) { return PyUnstable_Eval_RequestCodeExtraIndex(free); }
-#else
-inline int GetExtra(PyObject* code, Py_ssize_t index, void** extra) { return _PyCode_GetExtra(code, index, extra); }
-inline int SetExtra(PyObject* code, Py_ssize_t index, void* extra) { return _PyCode_SetExtra(code, index, extra); }
-inline Py_ssize_t RequestIndex(freefunc free) { return _PyEval_RequestCodeExtraIndex(free); }
-#endif
-
 // Null if Python has no room for it.
 inline CodeSites* SitesOf(PyFrameObject* frame, PyCodeObject* code) {
-  static const Py_ssize_t index = RequestIndex([](void* sites) { delete static_cast<CodeSites*>(sites); });
+  const Frames& frames = TheFrames();
+  static const Py_ssize_t index =
+      frames.complete() ? frames.request_index([](void* sites) { delete static_cast<CodeSites*>(sites); }) : -1;
   auto* const object = reinterpret_cast<PyObject*>(code);
   void* known = nullptr;
-  if (index < 0 || GetExtra(object, index, &known) != 0) {
+  if (index < 0 || frames.get_extra(object, index, &known) != 0) {
     PyErr_Clear();
     return nullptr;
   }
   if (known != nullptr) return static_cast<CodeSites*>(known);
   auto sites = std::make_unique<CodeSites>(frame);
-  if (SetExtra(object, index, sites.get()) == 0) return sites.release();
+  if (frames.set_extra(object, index, sites.get()) == 0) return sites.release();
   PyErr_Clear();
   return nullptr;
 }
@@ -169,7 +200,7 @@ inline const SitePointer& CurrentPythonSite() noexcept {
       if (sites == nullptr) return none;
       if (!sites->for_user()) return sites->At(frame, code.get());
       if (*nearest == nullptr) nearest = &sites->At(frame, code.get());
-      owned.reset(PyFrame_GetBack(frame));
+      owned.reset(internal::TheFrames().back(frame));
       frame = owned.get();
     }
     return *nearest;

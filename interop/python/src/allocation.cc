@@ -1,6 +1,5 @@
 #include "allocation.h"
 
-#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -59,7 +58,7 @@ nb::object NewMemoryview(const Array& array, const Shape& shape) {
 
 nb::object NewLike(nb::handle like, const Array& array, const Shape& shape) {
   // The usual case without a look at modules. (A subclass of numpy.ndarray may want more arguments.)
-  if (std::strcmp(Py_TYPE(like.ptr())->tp_name, "numpy.ndarray") == 0)
+  if (IsNumpyArray(like))
     return like.type()(TupleOf(shape), like.attr("dtype"));
   const auto package = PackageOf(like);
   if (package == "torch") {

@@ -1,5 +1,7 @@
 #include "arguments.h"
 
+#include <dlfcn.h>
+
 #include <cstring>
 
 namespace nb = nanobind;
@@ -10,9 +12,20 @@ namespace {
 // How nanobind calls a function that takes keywords; written while the module is imported.
 constinit vectorcallfunc nanobind_call = nullptr;
 
-vectorcallfunc& CallOf(PyObject* function) {
-  auto* const object = reinterpret_cast<char*>(function);
-  return *reinterpret_cast<vectorcallfunc*>(object + Py_TYPE(function)->tp_vectorcall_offset);
+// Whether it is code of this module, which nanobind is part of.
+bool IsOurs(vectorcallfunc code) {
+  static const int inside = 0;
+  Dl_info here{};
+  Dl_info there{};
+  return dladdr(&inside, &here) != 0 && dladdr(reinterpret_cast<void*>(code), &there) != 0 &&
+         there.dli_fbase == here.dli_fbase;
+}
+
+// Where a function of nanobind keeps how it is called: behind its head. Null if another nanobind keeps it elsewhere.
+vectorcallfunc* CallOf(nb::handle function) {
+  if (!nb::hasattr(function, "__nb_signature__")) return nullptr;
+  auto* const call = reinterpret_cast<vectorcallfunc*>(reinterpret_cast<char*>(function.ptr()) + sizeof(PyVarObject));
+  return IsOurs(*call) ? call : nullptr;
 }
 
 // Says what is wrong with the arguments, if that is why the call has failed. Keywords are the last arguments.
@@ -24,9 +37,9 @@ void Reword(PyObject* function, PyObject* const* arguments, std::size_t position
   nb::list given;
   for (std::size_t i = 1; i < positional; ++i) given.append(nb::handle(arguments[i]));  // without self
   nb::dict named;
-  const Py_ssize_t count = keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords);
+  const Py_ssize_t count = keywords == nullptr ? 0 : PyTuple_Size(keywords);
   for (Py_ssize_t i = 0; i < count; ++i)
-    named[nb::handle(PyTuple_GET_ITEM(keywords, i))] = nb::handle(arguments[positional + i]);
+    named[nb::handle(PyTuple_GetItem(keywords, i))] = nb::handle(arguments[positional + i]);
   const auto overloads = nb::cast<nb::tuple>(nb::handle(function).attr("__nb_signature__"));
   const auto only = nb::cast<nb::tuple>(overloads[0]);  // its signature, docstring and defaults
   const nb::object reason = nb::module_::import_("tutti._names").attr("refusal")(only[0], given, named);
@@ -48,11 +61,14 @@ PyObject* Call(PyObject* function, PyObject* const* arguments, std::size_t flagg
 }  // namespace
 
 void RefuseAsPythonDoes(nb::handle type, nb::handle with_keywords) {
-  if (nanobind_call == nullptr) nanobind_call = CallOf(with_keywords.ptr());
+  if (nanobind_call == nullptr) {
+    const auto* const call = CallOf(with_keywords);
+    if (call == nullptr) return;
+    nanobind_call = *call;
+  }
   for (const auto [name, function] : nb::borrow<nb::dict>(type.attr("__dict__").attr("copy")())) {
-    if (!nb::hasattr(function, "__nb_signature__") || PyVectorcall_Function(function.ptr()) == nullptr) continue;
-    auto& call = CallOf(function.ptr());
-    if (call == nanobind_call) call = &Call;
+    auto* const call = CallOf(function);
+    if (call != nullptr && *call == nanobind_call) *call = &Call;
   }
 }
 

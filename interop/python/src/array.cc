@@ -57,7 +57,7 @@ struct Pending {
 // Raises if the object's memory holds other values than the object has: a sum over them would be a wrong number. The doors
 // below do not tell. REQUIRES: it is asked before any door is tried.
 void RequireOwnValues(nb::handle object, const char* what) {
-  if (std::strcmp(Py_TYPE(object.ptr())->tp_name, "numpy.ndarray") == 0) return;
+  if (IsNumpyArray(object)) return;
   static PyObject* const mask = PyUnicode_InternFromString("_mask");
   if (nb::hasattr(object, mask)) FailArgument(what, kMasked);
   // PyTorch's tensors. Its __dlpack__ refuses only some of them.
@@ -66,8 +66,7 @@ void RequireOwnValues(nb::handle object, const char* what) {
        {PyUnicode_InternFromString("is_conj"), "is a tensor whose conjugation is pending: pass its resolve_conj()"}}};
   for (const auto& [asked, problem] : kPending) {
     if (!nb::hasattr(object, asked)) continue;
-    const auto answer = nb::steal<nb::object>(PyObject_CallMethodNoArgs(object.ptr(), asked));
-    if (!answer.is_valid()) throw nb::python_error();
+    const nb::object answer = object.attr(nb::handle(asked))();
     if (answer.ptr() == Py_True) FailArgument(what, problem);
   }
 }
@@ -140,6 +139,17 @@ nb::object DlpackCapsule(nb::handle object, const char* what) {
 
 }  // namespace
 
+bool IsNumpyArray(nb::handle object) {
+  static PyTypeObject* numpys = nullptr;  // found when the first of its objects comes, and kept: NumPy cannot be unloaded
+  PyTypeObject* const type = Py_TYPE(object.ptr());
+  if (numpys != nullptr) return type == numpys;
+  static PyObject* const name = PyUnicode_InternFromString("numpy");
+  const nb::object numpy = nb::steal(PyImport_GetModule(name));
+  if (!numpy.is_valid() || !nb::hasattr(numpy, "ndarray")) return false;  // not imported, or only half
+  numpys = reinterpret_cast<PyTypeObject*>(nb::object(numpy.attr("ndarray")).release().ptr());
+  return type == numpys;
+}
+
 void Array::Take(nb::handle object, const char* what, Access access) {
   RequireOwnValues(object, what);
   if (TakeBuffer(object, what, access) || TakeArrayInterface(object, "__array_interface__", what, access) ||
@@ -147,7 +157,7 @@ void Array::Take(nb::handle object, const char* what, Access access) {
     held_ = true;
     return;
   }
-  FailType(std::string(what) + " is of type " + Py_TYPE(object.ptr())->tp_name +
+  FailType(what, object,
            ", which lends no memory: pass an array (NumPy, PyTorch, CuPy, array.array, bytearray, memoryview), or use "
            "the calls for objects, e.g. broadcast_object");
 }

@@ -19,6 +19,9 @@ namespace tutti_python {
 
 enum class Access { kRead, kWrite };
 
+// Of exactly NumPy's type, not of a subclass.
+bool IsNumpyArray(nanobind::handle object);
+
 class Array {
  public:
   Array() = default;

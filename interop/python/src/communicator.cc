@@ -184,7 +184,7 @@ Destination DestinationOf(nb::handle stream) {
     if (cuda == nullptr && PyErr_Occurred() != nullptr) throw nb::python_error();
     return {nullptr, cuda};
   }
-  FailType(std::string("stream is of type ") + Py_TYPE(stream.ptr())->tp_name +
+  FailType("stream", stream,
            ": pass a tutti.Stream, or for arrays on a GPU a CUDA stream (an int, or an object of PyTorch or CuPy)");
 }
 

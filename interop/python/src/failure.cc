@@ -1,7 +1,5 @@
 #include "failure.h"
 
-#include <nanobind/nanobind.h>
-
 namespace nb = nanobind;
 
 namespace tutti_python {
@@ -19,7 +17,10 @@ void Fail(tuttiResult_t code, const std::string& message) {
   throw nb::python_error();
 }
 
-void FailType(const std::string& message) { throw nb::type_error(message.c_str()); }
+void FailType(const std::string& what, nb::handle given, const std::string& advice) {
+  const nb::object type = nb::steal(PyType_GetName(Py_TYPE(given.ptr())));
+  throw nb::type_error((what + " is of type " + nb::str(type).c_str() + advice).c_str());
+}
 
 void Check(tuttiResult_t code) {
   if (code != tuttiSuccess) Fail(code, tuttiGetLastError(nullptr));

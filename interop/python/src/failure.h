@@ -3,6 +3,7 @@
 // Thread-safety: functions need the GIL.
 #pragma once
 
+#include <nanobind/nanobind.h>
 #include <tutti/tutti.h>
 
 #include <string>
@@ -15,8 +16,8 @@ namespace tutti_python {
 // The same where the caller raises: sets Python's error.
 void SetError(tuttiResult_t code, const std::string& message);
 
-// Raises TypeError: an argument of a kind that the call does not take.
-[[noreturn]] void FailType(const std::string& message);
+// Raises TypeError: the argument `what` is of a kind that the call does not take. `advice` ends the sentence.
+[[noreturn]] void FailType(const std::string& what, nanobind::handle given, const std::string& advice);
 
 // What KeyboardInterrupt says of a call on a communicator.
 inline constexpr const char* kCtrlCEndedCall =

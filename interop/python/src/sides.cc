@@ -68,7 +68,7 @@ tuttiRedOp_t OpOf(nb::handle op) {
     PyErr_Clear();
     given = nb::str(op).c_str();
   } else {
-    FailType(std::string("op is of type ") + Py_TYPE(op.ptr())->tp_name + ": pass a name such as 'sum', or a tutti.Op");
+    FailType("op", op, ": pass a name such as 'sum', or a tutti.Op");
   }
   Fail(tuttiInvalidArgument, "op is " + given + meant + " (there are 'sum', 'prod', 'max', 'min' and 'avg')");
 }

@@ -43,10 +43,20 @@ struct Kept {
   nanobind::object result = nanobind::none();
 };
 
+// Whether this thread has the GIL.
+inline bool HoldsGil() {
+  if (Py_IsInitialized() == 0) return false;
+#ifdef Py_LIMITED_API
+  return PyThreadState_GetDict() != nullptr;  // from Python 3.12 on, only with the GIL
+#else
+  return PyGILState_Check() != 0;
+#endif
+}
+
 // Without the GIL, which a process that ends no longer grants, objects are left to the system.
 struct FreeWithGil {
   void operator()(Kept* kept) const {
-    if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) delete kept;
+    if (HoldsGil()) delete kept;
   }
 };
 using KeptPointer = std::unique_ptr<Kept, FreeWithGil>;

@@ -17,8 +17,7 @@ Counts CountsOf(nb::handle sequence, const char* what, int ranks) {
   const nb::object items = nb::steal<nb::object>(PySequence_Fast(sequence.ptr(), ""));
   if (!items.is_valid()) {
     PyErr_Clear();
-    FailType(std::string(what) + " is of type " + Py_TYPE(sequence.ptr())->tp_name +
-             ": pass a number for each rank, in a list");
+    FailType(what, sequence, ": pass a number for each rank, in a list");
   }
   const auto given = PySequence_Size(items.ptr());
   if (given != ranks) {
