@@ -167,12 +167,6 @@ std::string EnvironmentAsMarkdown() {
     text += fmt::format("| `{}` | {} | {} |\n", variable.name,
                         variable.setting.empty() ? "" : fmt::format("`{}`", variable.setting), variable.text);
   }
-  text += "\n| without a meaning | because |\n|---|---|\n";
-  for (const auto& [why, names] : AllIgnored()) {
-    std::string list;
-    for (const auto name : names) list += fmt::format("{}`{}`", list.empty() ? "" : ", ", name);
-    text += fmt::format("| {} | {} |\n", list, why);
-  }
   return text;
 }
 

@@ -20,7 +20,7 @@ struct Variable {
 // Every name that NCCL documents or reads, those with a meaning first.
 std::span<const Variable> KnownVariables();
 
-// The table of the documentation.
+// The documentation's table: the variables with a meaning.
 std::string EnvironmentAsMarkdown();
 
 }  // namespace tutti::nccl
