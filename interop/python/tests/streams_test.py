@@ -113,7 +113,7 @@ def test_each_call_has_its_own_end(tmp_path):
     ranks.run(2, one_by_one, ranks.Signs(tmp_path))
 
 
-def awaits(comm):
+def awaits(comm, signs):
     async def main():
         ticks = 0
 
@@ -121,24 +121,25 @@ def awaits(comm):
             nonlocal ticks
             while True:
                 ticks += 1
+                if comm.rank == 0 and ticks == 20:
+                    signs.give("ticked")
                 await asyncio.sleep(0.001)
 
         with tutti.Stream() as stream:
             ticker = asyncio.create_task(ticking())
             if comm.rank == 1:
-                await asyncio.sleep(0.2)
+                signs.wait_for("ticked")  # so rank 0's loop runs while it waits for this rank
             total = await comm.all_reduce(np.full(3, 1.0), stream=stream)
             both = await asyncio.gather(*(comm.all_reduce(np.full(2, float(i)), stream=stream) for i in range(5)))
             ticker.cancel()
         assert total.tolist() == [2, 2, 2]
         assert [one[0] for one in both] == [0, 2, 4, 6, 8]
-        assert ticks > 20  # the loop ran while rank 0 waited for rank 1
 
     asyncio.run(main())
 
 
-def test_await():
-    ranks.run(2, awaits)
+def test_await(tmp_path):
+    ranks.run(2, awaits, ranks.Signs(tmp_path))
 
 
 def test_a_cancelled_await_leaves_the_call(alone):
