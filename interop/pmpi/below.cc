@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
 
 #include "interop/pmpi/constants.h"
 
@@ -16,19 +15,27 @@ constinit std::atomic<const Below*> the_below{nullptr};
 
 namespace {
 
+// How programs call an MPI: handles, constants and layouts. Each has a build of this library.
+struct Abi {
+  const char* of;
+  const char* layer;
+};
+constexpr Abi kMpich = {"MPICH and Intel MPI", "libtutti_pmpi_mpich.so"};
+constexpr Abi kOpenMpi = {"Open MPI", "libtutti_pmpi_openmpi.so"};
+constexpr Abi kStandard = {"the MPI standard (libmpi_abi.so)", "libtutti_pmpi_abi.so"};
+
 // A symbol that Open MPI's ABI consists of, and no other has.
 constexpr const char* kMarkOfOpenMpi = "ompi_mpi_comm_world";
-// MPI's own ABI, with other handles. MPICH puts it into a library of its own.
-constexpr std::string_view kStandardAbi = "libmpi_abi";
+// The major version of the standard's ABI that MPI 5.0 has.
+constexpr int kStandardMajor = 1;
 
-#ifdef OMPI_MAJOR_VERSION
-constexpr bool kForOpenMpi = true;
-constexpr const char* kAbi = "Open MPI";
-constexpr const char* kOther = "libtutti_pmpi_mpich.so";
+#if defined(OMPI_MAJOR_VERSION)
+constexpr const Abi& kBuiltFor = kOpenMpi;
+#elif defined(MPI_ABI_VERSION) && MPI_ABI_VERSION > 0
+constexpr const Abi& kBuiltFor = kStandard;
+static_assert(MPI_ABI_VERSION == kStandardMajor);
 #else
-constexpr bool kForOpenMpi = false;
-constexpr const char* kAbi = "MPICH and Intel MPI";
-constexpr const char* kOther = "libtutti_pmpi_openmpi.so";
+constexpr const Abi& kBuiltFor = kMpich;
 #endif
 
 [[noreturn]] void Refuse(const std::string& why) {
@@ -68,18 +75,31 @@ std::string FirstLine(const Below& below) {
   return text;
 }
 
+// MPI 5.0 lets every library say which version of the standard's ABI it has: -1 if it has another ABI. 0: an older MPI,
+// which does not say.
+int StandardMajor(const Below& below) {
+  int (*get_version)(int*, int*) = nullptr;
+  Find(below.library, "PMPI_Abi_get_version", get_version);
+  int major = 0, minor = 0;
+  if (get_version != nullptr) get_version(&major, &minor);
+  return major;
+}
+
 // What is wrong with this MPI; empty: nothing.
 std::string Mismatch(const Below& below) {
+  const int standard = StandardMajor(below);
+  const bool is_open_mpi = dlsym(below.library, kMarkOfOpenMpi) != nullptr;
+  const auto& abi = standard > 0 ? kStandard : is_open_mpi ? kOpenMpi : kMpich;
+  if (&abi == &kBuiltFor && standard <= kStandardMajor) return {};
   Dl_info file{};
   dladdr(reinterpret_cast<void*>(below.Init), &file);
-  const std::string name = file.dli_fname != nullptr ? file.dli_fname : "";
-  const bool is_open_mpi = dlsym(below.library, kMarkOfOpenMpi) != nullptr;
-  const bool standard = name.find(kStandardAbi) != std::string::npos;
-  if (is_open_mpi == kForOpenMpi && !standard) return {};
-  const std::string this_one = std::string("this library is for the ABI of ") + kAbi + ", but the program runs on " +
-                               below.version + " (" + name + ")";
-  return this_one + (standard ? " by MPI's standard ABI, for which there is none"
-                              : std::string(": preload ") + kOther + " instead");
+  const auto runs_on = below.version + " (" + (file.dli_fname != nullptr ? file.dli_fname : "a file without a name") + ")";
+  if (standard > kStandardMajor) {
+    return "the program runs on " + runs_on + " by version " + std::to_string(standard) +
+           " of the ABI of the MPI standard, which is newer than this library";
+  }
+  return std::string("this library is for the ABI of ") + kBuiltFor.of + ", but the program runs on " + runs_on +
+         " by the ABI of " + abi.of + ": preload " + abi.layer + " instead";
 }
 
 const Below* Make(const void* caller) {

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs the program of MPI with the layer preloaded: right results, over Tutti, and sentences where it cannot be.
-#   layer_test.sh MPIRUN PROGRAM LAYER OTHER_LAYER [CHECK...]
-# OTHER_LAYER is built for another MPI, or "". CHECK: further checks of the program that this MPI passes.
+#   layer_test.sh MPIRUN PROGRAM LAYER OTHER_LAYERS [CHECK...]
+# OTHER_LAYERS are built for other ABIs. CHECK: further checks of the program that this MPI passes.
 set -uo pipefail
-mpirun=$1 program=$2 layer=$3 other=$4
+mpirun=$1 program=$2 layer=$3
+read -ra others <<<"$4"
 shift 4
 checks=(collectives communicators operators threads progress unaligned long "$@")
 failures=0
@@ -61,9 +62,9 @@ if [ "$(grep -ca 'code error: ' "$out")" != 2 ] ||
   fail "ranks that disagree did not both get an error, with a sentence that names the calls"
 fi
 
-if [ -n "$other" ]; then
-  run 2 "$other" operators && fail "another MPI's layer was accepted"
-  grep -qa "tutti-mpi: this library is for the ABI of .*: preload .* instead" "$out" ||
-    fail "another MPI's layer was not refused with a sentence"
-fi
+for other in "${others[@]}"; do
+  run 2 "$other" operators && fail "$other was accepted"
+  grep -qa "^tutti-mpi: this library is for the ABI of .*: preload ${layer##*/} instead$" "$out" ||
+    fail "$other was not refused with a sentence that names the right library"
+done
 exit $((failures > 0))

@@ -1,8 +1,10 @@
 // A program of MPI, which knows nothing of Tutti: checks what its collectives do. The test runs it with the layer and
 // without it.
-//   program collectives | types | long | communicators | many | operators | threads | progress | unaligned | disagree
+//   program collectives | types | long | communicators | many | operators | threads | progress | unaligned | disagree |
+//     killed
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -214,6 +216,13 @@ void Disagree() {
   MPI_Abort(MPI_COMM_WORLD, 0);
 }
 
+// Rank 1 dies while the others wait for it: MPI ends the job. Only with the layer.
+void Killed() {
+  CheckSums(MPI_COMM_WORLD);
+  if (RankOf(MPI_COMM_WORLD) == 1) std::raise(SIGKILL);
+  CheckSums(MPI_COMM_WORLD);
+}
+
 }  // namespace
 }  // namespace tutti::pmpi_test
 
@@ -224,7 +233,8 @@ int main(int argc, char** argv) {
       {"operators", Operators},     {"types", OtherTypes},
       {"long", LongTypes},          {"threads", Threads},
       {"progress", Progress},       {"unaligned", Unaligned},
-      {"disagree", Disagree},       {"many", Many}};
+      {"disagree", Disagree},       {"many", Many},
+      {"killed", Killed}};
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   for (int i = 1; i < argc; ++i) {
