@@ -93,7 +93,8 @@ std::string Mismatch(const Below& below) {
   if (&abi == &kBuiltFor && standard <= kStandardMajor) return {};
   Dl_info file{};
   dladdr(reinterpret_cast<void*>(below.Init), &file);
-  const auto runs_on = below.version + " (" + (file.dli_fname != nullptr ? file.dli_fname : "a file without a name") + ")";
+  const auto runs_on =
+      below.version + " (" + (file.dli_fname != nullptr ? file.dli_fname : "a file without a name") + ")";
   if (standard > kStandardMajor) {
     return "the program runs on " + runs_on + " by version " + std::to_string(standard) +
            " of the ABI of the MPI standard, which is newer than this library";

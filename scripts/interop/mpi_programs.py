@@ -20,21 +20,25 @@ HOURS = 3600
 MPI4PY_LEFT_OUT = ["-e", "spawn", "-e", "dynproc"]
 
 
+LIBRARIES = {"openmpi": "libmpi.so.40", "mpich": "libmpi.so.12", "abi": "libmpi_abi.so.1"}
+
+
 class Mpi:
-    """One of the MPIs of scripts/measure/peers.sh."""
+    """One of the MPIs of scripts/measure/peers.sh; with "_abi" behind its name, by the ABI of the MPI standard."""
 
     def __init__(self, name, options):
         self.name = name
-        self.abi = "openmpi" if name.startswith("openmpi") else "mpich"
-        self.place = options.folder / "peers" / name
+        self.abi = "abi" if name.endswith("_abi") else "openmpi" if name.startswith("openmpi") else "mpich"
+        self.place = options.folder / "peers" / name.removesuffix("_abi")
         self.layer = options.layers / f"libtutti_pmpi_{self.abi}.so"
-        self.library = self.place / "lib" / ("libmpi.so.40" if self.abi == "openmpi" else "libmpi.so.12")
+        self.library = self.place / "lib" / LIBRARIES[self.abi]
+        self.python = options.folder / ("python_abi" if self.abi == "abi" else "python") / "bin" / "python"
 
     def run(self, ranks, program, with_layer, timeout=HOURS, cwd=None):
         """The program's exit status and output."""
         environment = dict(os.environ, LD_LIBRARY_PATH=f"{self.place}/lib:{self.place}/opt/mpi/libfabric/lib",
                            TUTTI_MPI_REPORT="1", MPI4PY_LIBMPI=str(self.library), MPI4PY_MPIABI=self.abi)
-        if self.name == "impi":
+        if self.name.startswith("impi"):
             environment |= {"I_MPI_ROOT": str(self.place), "FI_PROVIDER_PATH": f"{self.place}/opt/mpi/libfabric/lib/prov"}
         launcher = [self.place / "bin" / "mpiexec", "-n", str(ranks)]
         if self.abi == "openmpi":
@@ -92,8 +96,7 @@ def mpi4py(options):
         for ranks in options.ranks:
             results = []
             for with_layer in (False, True):
-                command = [options.folder / "python" / "bin" / "python", "main.py", "--no-builddir", "-v",
-                           *MPI4PY_LEFT_OUT]
+                command = [mpi.python, "main.py", "--no-builddir", "-v", *left_out]
                 status, text = mpi.run(ranks, command, with_layer, cwd=options.folder / "mpi4py" / "test")
                 failed = set(re.findall(r"^(?:FAIL|ERROR): (.*)$", text, re.MULTILINE))
                 ran = re.search(r"^Ran (\d+) tests", text, re.MULTILINE)

@@ -22,12 +22,7 @@ using MPI_Group = struct MPI_ABI_Group*;
 using MPI_Op = struct MPI_ABI_Op*;
 using MPI_Request = struct MPI_ABI_Request*;
 
-struct MPI_Status {
-  int MPI_SOURCE;
-  int MPI_TAG;
-  int MPI_ERROR;
-  int MPI_internal[5];
-};
+struct MPI_Status;
 
 #define MPI_SUM ((MPI_Op)0x21)
 #define MPI_MIN ((MPI_Op)0x22)

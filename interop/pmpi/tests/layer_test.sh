@@ -62,6 +62,23 @@ if [ "$(grep -ca 'code error: ' "$out")" != 2 ] ||
   fail "ranks that disagree did not both get an error, with a sentence that names the calls"
 fi
 
+# What not every MPI does: processes that it starts, which lack the layer; sessions in a program without MPI_Init.
+for check in spawn session; do
+  "$mpirun" -n 2 "$program" "$check" >"$out" 2>&1 || continue
+  run 2 "$layer" "$check" || fail "$check fails"
+  grep -qa "passed: $check" "$out" || fail "$check did not pass"
+done
+
+# Launchers kill the other ranks at once, unless they are told to let them find out themselves.
+case $("$mpirun" --version 2>&1) in
+  *HYDRA*) patient=(-disable-auto-cleanup) ;;
+  *) patient=(--enable-recovery) ;;
+esac
+timeout 60 "$mpirun" "${patient[@]}" -n 3 env LD_PRELOAD="$layer" "$program" killed >"$out" 2>&1
+[ $? -ne 124 ] || fail "a job with a killed rank hangs"
+grep -qaE '^tutti-mpi: rank 1 \(host .*, pid [0-9]+\) died while rank [02] ' "$out" ||
+  fail "the other ranks do not name the one that was killed"
+
 for other in "${others[@]}"; do
   run 2 "$other" operators && fail "$other was accepted"
   grep -qa "^tutti-mpi: this library is for the ABI of .*: preload ${layer##*/} instead$" "$out" ||

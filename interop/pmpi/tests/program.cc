@@ -1,11 +1,13 @@
 // A program of MPI, which knows nothing of Tutti: checks what its collectives do. The test runs it with the layer and
 // without it.
 //   program collectives | types | long | communicators | many | operators | threads | progress | unaligned | disagree |
-//     killed
+//     killed | spawn
+//   program session    by a session, without MPI_Init
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <thread>
@@ -223,18 +225,67 @@ void Killed() {
   CheckSums(MPI_COMM_WORLD);
 }
 
+constexpr const char* kSpawned = "spawned";
+
+// In the processes that MPI starts, with the layer or without it, and in those that start them.
+void CheckSpawned(MPI_Comm between, bool started) {
+  CheckSums(MPI_COMM_WORLD);
+  MPI_Comm whole{};
+  MPI_Intercomm_merge(between, started ? 1 : 0, &whole);
+  CheckSums(whole);
+  MPI_Comm_free(&whole);
+  MPI_Comm_disconnect(&between);
+}
+
+void Spawn(const char* program) {
+  MPI_Comm between{};
+  std::string argument = kSpawned;
+  char* arguments[] = {argument.data(), nullptr};
+  MPI_Comm_spawn(program, arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &between, MPI_ERRCODES_IGNORE);
+  CheckSpawned(between, false);
+}
+
+int Spawned() {
+  MPI_Comm between{};
+  MPI_Init(nullptr, nullptr);
+  MPI_Comm_get_parent(&between);
+  CheckSpawned(between, true);
+  return MPI_Finalize();
+}
+
+// MPI 4's other beginning. REQUIRES: MPI_Init is not called.
+int Session() {
+#if MPI_VERSION >= 4
+  MPI_Session session{};
+  MPI_Group group{};
+  MPI_Comm comm{};
+  MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+  MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
+  MPI_Comm_create_from_group(group, "tutti", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
+  MPI_Group_free(&group);
+  CheckSums(comm);
+  if (RankOf(comm) == 0) std::printf("passed: session\n");
+  MPI_Comm_free(&comm);
+  return MPI_Session_finalize(&session);
+#else
+  return EXIT_FAILURE;  // this MPI has none
+#endif
+}
+
 }  // namespace
 }  // namespace tutti::pmpi_test
 
 int main(int argc, char** argv) {
   using namespace tutti::pmpi_test;  // NOLINT
+  if (argc == 2 && argv[1] == std::string("session")) return Session();
+  if (argc == 2 && argv[1] == std::string(kSpawned)) return Spawned();
   const std::map<std::string, std::function<void()>> checks = {
       {"collectives", Collectives}, {"communicators", Communicators},
       {"operators", Operators},     {"types", OtherTypes},
       {"long", LongTypes},          {"threads", Threads},
       {"progress", Progress},       {"unaligned", Unaligned},
       {"disagree", Disagree},       {"many", Many},
-      {"killed", Killed}};
+      {"killed", Killed},           {"spawn", [&] { Spawn(argv[0]); }}};
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   for (int i = 1; i < argc; ++i) {
