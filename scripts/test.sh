@@ -5,7 +5,7 @@
 #   scripts/test.sh --sanitize asan       only the tests, under a sanitizer: asan, ubsan or tsan
 #   scripts/test.sh ... -- CTEST-ARGS     only some tests, e.g. -- -R watch
 # The parts:
-#   packages        what is missing, by apt (scripts/setup.sh)
+#   packages        what is missing, by apt (scripts/setup.sh), and MPICH 5 from PyPI for programs of MPI's standard ABI
 #   build           Release
 #   fuzzing         each fuzz target for seconds; needs clang-14
 #   ARM64           a build of the library for ARM64, and its quick tests under an emulator (scripts/test/arm64.sh)
@@ -96,6 +96,13 @@ run_tests() {
   "${run[@]}" --output-junit "$records/$current-alone.xml" "$@" --rerun-failed --parallel 1 </dev/null
 }
 
+packages() {
+  local status=0
+  scripts/setup.sh || status=$?
+  scripts/measure/peers.sh build/peers mpich5
+  return "$status"
+}
+
 fuzz() {
   command -v clang++-14 >/dev/null || { echo "there is no clang++-14" && return "$skipped"; }
   scripts/build.sh fuzz tutti_fuzz && run_tests fuzz env --parallel "$(nproc)"
@@ -145,7 +152,7 @@ ordinary_user() {
 
 selection=()
 [ -z "$quick" ] || selection=(--label-exclude slow)
-part packages scripts/setup.sh || true # if a package is missing that the build needs, the build says which
+part packages packages || true # if a package is missing that the build needs, the build says which
 built=
 ! part build scripts/build.sh "$preset" || built=yes
 # The tests come last, so that their output does.

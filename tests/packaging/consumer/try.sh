@@ -24,12 +24,17 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 while read -r layer; do
   mpi=${layer##*_}
   mpi=${mpi%.so}
-  if ! command -v "mpicc.$mpi" >/dev/null || ! command -v "mpirun.$mpi" >/dev/null; then
+  mpicc=mpicc.$mpi mpirun=mpirun.$mpi
+  if [ "$mpi" = abi ]; then # in no package of Debian: scripts/measure/peers.sh installs it
+    mpicc=$(PATH=$PATH:$here/../../../build/peers/mpich5/bin command -v mpicc_abi) || mpicc=mpicc_abi
+    mpirun=$(dirname "$mpicc")/mpirun
+  fi
+  if ! command -v "$mpicc" >/dev/null || ! command -v "$mpirun" >/dev/null; then
     echo "--- there is no $mpi on this machine"
     continue
   fi
   echo "--- $mpi"
-  "mpicc.$mpi" "$here/mpi_program.c" -o "$work/mpi_program"
-  "mpirun.$mpi" -n 2 env LD_PRELOAD="$layer" TUTTI_MPI_REPORT=1 "$work/mpi_program" </dev/null 2>&1 | tee "$work/report"
+  "$mpicc" "$here/mpi_program.c" -o "$work/mpi_program"
+  "$mpirun" -n 2 env LD_PRELOAD="$layer" TUTTI_MPI_REPORT=1 "$work/mpi_program" </dev/null 2>&1 | tee "$work/report"
   grep -qE 'MPI_Allreduce +[1-9]' "$work/report" || { echo "no call ran over Tutti" && exit 1; }
 done < <(find "$prefix" -name 'libtutti_pmpi_*.so')
