@@ -2,8 +2,9 @@
 # Runs PyTorch's own tests of distributed backends on tutti and on Gloo, prints a table of what passes, and writes each
 # test's result to OUTPUT_FOLDER/tests.tsv. Takes about 20 minutes on two cores.
 #   interop/torch/suites.sh [PYTHON [OUTPUT_FOLDER [TESTS]]]
-# PYTHON must have tutti_torch installed (docs/pytorch.md). TESTS is the folder test/distributed of PyTorch's source:
-# without it, test_c10d_gloo.py does not run, which PyTorch's package lacks. `apt-get source pytorch` has it, for one.
+# PYTHON must have tutti_torch installed (docs/pytorch.md). TESTS is the folder test/distributed of PyTorch's source, or one
+# with its test_c10d_gloo.py, test_c10d_fault_tolerance.py or both, which PyTorch's package lacks: without them, they do not
+# run.
 set -euo pipefail
 python=${1:-python3}
 output=${2:-$(mktemp -d)}
@@ -46,9 +47,10 @@ one "distributed_test.py,BACKEND=tutti" 2 tutti BACKEND=tutti "${suite[@]}"
 one "distributed_test.py,BACKEND=tutti" 4 tutti BACKEND=tutti "${suite[@]}"
 # Not on 2 ranks, where the suite would ask the MPI backend for a group of ranks 1 and 2.
 one "distributed_test.py,for MPI" 4 tutti BACKEND=mpi TUTTI_SUITE_STAND_IN=1 "${suite[@]}"
-if [ -n "$tests" ]; then
-  # The tests choose their ranks: most take 4, those of DDP 2.
-  one test_c10d_gloo.py own gloo "$python" -W ignore gloo_suite.py "$tests"
-  one test_c10d_gloo.py own tutti TUTTI_SUITE_STAND_IN=1 "$python" -W ignore gloo_suite.py "$tests"
-fi
+# The tests choose their ranks: most of test_c10d_gloo.py take 4, those of DDP 2, those of fault tolerance 3.
+for own in gloo fault_tolerance; do
+  [ -e "$tests/test_c10d_$own.py" ] || continue
+  one "test_c10d_$own.py" own gloo "$python" -W ignore "${own}_suite.py" "$tests"
+  one "test_c10d_$own.py" own tutti TUTTI_SUITE_STAND_IN=1 "$python" -W ignore "${own}_suite.py" "$tests"
+done
 "$python" suite_table.py "$output"

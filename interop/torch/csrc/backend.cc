@@ -1,11 +1,11 @@
 #include "interop/torch/csrc/backend.h"
 
-#include <Python.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <utility>
 
 #include "interop/torch/csrc/failure.h"
+#include "interop/torch/csrc/without_pythons_lock.h"
 
 namespace tutti::pytorch {
 namespace {
@@ -48,20 +48,6 @@ class StoreBoard : public Board {
   const c10::intrusive_ptr<c10d::Store> store_;
 };
 
-// Python holds its lock while it destroys a group, and callbacks of running operations may be waiting for that lock.
-class WithoutPythonsLock {
- public:
-  WithoutPythonsLock() : state_(Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
-  ~WithoutPythonsLock() {
-    if (state_ != nullptr) PyEval_RestoreThread(state_);
-  }
-  WithoutPythonsLock(const WithoutPythonsLock&) = delete;
-  WithoutPythonsLock& operator=(const WithoutPythonsLock&) = delete;
-
- private:
-  PyThreadState* const state_;
-};
-
 // Uses PyTorch 2.x's `device` if it is set, else `device_ids`, which are CUDA devices.
 Optional<c10::Device> DeviceOfBarrier(const c10d::BarrierOptions& options) {
   auto type = options.device_ids.empty() ? c10::kCPU : c10::kCUDA;
@@ -79,18 +65,47 @@ Optional<c10::Device> DeviceOfBarrier(const c10d::BarrierOptions& options) {
 
 }  // namespace
 
-Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, GroupIdentity identity)
+Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, GroupIdentity identity, bool deferred)
     : BackendBase(identity.rank, identity.ranks),
       store_(store),
       options_(c10::make_intrusive<BackendBase::Options>("tutti", identity.timeout)),
-      queues_(std::make_shared<TaskQueues>(std::move(identity), std::make_shared<StoreBoard>(store))),
-      collectives_(queues_->Collectives()),
-      any_source_(queues_) {}
+      board_(std::make_shared<StoreBoard>(store)),
+      founding_(std::move(identity)) {
+  if (!deferred) TakeMembers(std::make_shared<TaskQueues>(founding_, board_));
+}
 
 Backend::~Backend() {
   const WithoutPythonsLock unlocked;
-  any_source_.Close();
-  queues_->Close();
+  if (queues_ != nullptr) Close(*queues_, *any_source_);
+}
+
+void Backend::TakeMembers(std::shared_ptr<TaskQueues> queues) {
+  const std::lock_guard lock(members_mutex_);
+  joining_ = nullptr;
+  queues_ = std::move(queues);
+  collectives_ = queues_->Collectives();
+  any_source_ = std::make_shared<AnySource>(queues_);
+}
+
+void Backend::Close(TaskQueues& queues, AnySource& any_source) {
+  any_source.Close();
+  queues.Close();
+}
+
+const std::shared_ptr<TaskQueues>& Backend::Members() const {
+  if (queues_ == nullptr) {
+    Refuse(founding_.name,
+           ": the group has no members yet, because it was made with enable_reconfigure; call "
+           "torch.distributed._reconfigure first");
+  }
+  return queues_;
+}
+
+void Backend::abort() {
+  const std::lock_guard lock(members_mutex_);
+  for (const auto& queues : {queues_, joining_}) {
+    if (queues != nullptr) queues->Stop();
+  }
 }
 
 Backend::WorkPtr Backend::Issue(c10::intrusive_ptr<OperationWork> work) {
@@ -110,10 +125,11 @@ Backend::WorkPtr Backend::IssueOnDevice(DeviceTaskQueue queue, Call call, Operat
 }
 
 Backend::WorkPtr Backend::IssueCollective(Call call, Operation::Body body) {
+  const auto& members = Members();
   ++issued_;
   const auto& tensors = call.inputs.empty() ? call.results : call.inputs;
   if (!tensors.empty() && !tensors[0].device().is_cpu()) {
-    auto queue = queues_->Collectives(tensors[0].device());
+    auto queue = members->Collectives(tensors[0].device());
     return IssueOnDevice(std::move(queue), std::move(call), std::move(body));
   }
   return Issue(collectives_, std::move(call), std::move(body));
@@ -121,7 +137,7 @@ Backend::WorkPtr Backend::IssueCollective(Call call, Operation::Body body) {
 
 const Scratches& Backend::ScratchesFor(const at::Tensor& tensor) {
   // The task stream lives as long as the group.
-  return tensor.device().is_cpu() ? host_scratches_ : queues_->Collectives(tensor.device()).task_stream->scratches();
+  return tensor.device().is_cpu() ? host_scratches_ : Members()->Collectives(tensor.device()).task_stream->scratches();
 }
 
 // Runs on the host unless the caller names a device.
@@ -130,7 +146,7 @@ Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
   auto body = [](const On& on) { Check(tuttiBarrier(on.comm, on.stream), on.comm); };
   if (const auto device = DeviceOfBarrier(options)) {
     ++issued_;
-    return IssueOnDevice(queues_->Collectives(*device), std::move(call), std::move(body), Waits::host);
+    return IssueOnDevice(Members()->Collectives(*device), std::move(call), std::move(body), Waits::host);
   }
   return IssueCollective(std::move(call), std::move(body));
 }

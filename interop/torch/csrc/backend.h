@@ -7,13 +7,14 @@
 //
 // Older PyTorch versions lack some of these calls and never make them, so those calls are declared without `override`.
 //
-// Files: backend.cc, groups.cc, reductions.cc, moves.cc, point_to_point.cc.
+// Files: backend.cc, groups.cc, reconfigure.cc, reductions.cc, moves.cc, point_to_point.cc.
 //
-// Thread-safety: as c10d requires: the caller issues ordered calls from one thread or orders them itself. The
-// destructor waits for running operations (TaskQueue).
+// Thread-safety: as c10d requires: the caller issues ordered calls from one thread or orders them itself. abort and
+// getError may be called from any thread at any time. The destructor waits for running operations (TaskQueue).
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,8 @@ class Backend : public BackendBase {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  Backend(const c10::intrusive_ptr<c10d::Store>& store, GroupIdentity identity);
+  // deferred: the group has no members yet; reconfigure gives it some, and calls before that are refused.
+  Backend(const c10::intrusive_ptr<c10d::Store>& store, GroupIdentity identity, bool deferred = false);
   ~Backend() override;
 
   const std::string getBackendName() const override { return "tutti"; }
@@ -90,6 +92,19 @@ class Backend : public BackendBase {
   bool supportsShrinking() const { return true; }
   c10::intrusive_ptr<BackendBase> shrink(const std::vector<std::int64_t>& excluded, int flags,
                                          const c10::intrusive_ptr<BackendBase::Options>& options);
+  // Permanently stops what runs and what is queued in the group, here and, where they wait for this rank, on the others.
+  // Only reconfigure makes the group usable again.
+  void abort();
+
+#ifdef C10D_BACKEND_HAS_RECONFIGURE  // PyTorch 2.15
+  // reconfigure.cc
+  bool supportsReconfigure() const override { return true; }
+  c10d::ReconfigureHandle get_reconfigure_handle() const override;
+  // Returns when the new members have met. Throws, and leaves the group as it was, if they do not.
+  WorkPtr reconfigure(const c10d::ReconfigureOptions& options) override;
+  // How the group failed by itself; SUCCESS if it did not, or was aborted.
+  c10d::ErrorType getError() override;
+#endif
 
 #if TUTTI_TORCH_2
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -110,15 +125,27 @@ class Backend : public BackendBase {
   WorkPtr Issue(std::shared_ptr<TaskQueue> queue, Call call, Operation::Body body);
   WorkPtr Issue(c10::intrusive_ptr<OperationWork> work);
 
+  void TakeMembers(std::shared_ptr<TaskQueues> queues);
+  // Ends what runs among the members, and frees their communicators. REQUIRES: Python's lock is not held.
+  static void Close(TaskQueues& queues, AnySource& any_source);
+  // The queues of the present members. Throws InvalidArgument if there are none yet.
+  const std::shared_ptr<TaskQueues>& Members() const;
+
   c10::intrusive_ptr<BackendBase> MakeFrom(const c10::intrusive_ptr<c10d::Store>& store, const char* call,
                                            const std::vector<int>& ranks, std::chrono::milliseconds timeout,
                                            const std::string& name) const;
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const c10::intrusive_ptr<BackendBase::Options> options_;
-  const std::shared_ptr<TaskQueues> queues_;
-  const std::shared_ptr<TaskQueue> collectives_;
-  AnySource any_source_;
+  const std::shared_ptr<Board> board_;
+  const GroupIdentity founding_;  // the group as it was made
+  // Of the present members, which reconfigure replaces; null: there are none yet.
+  std::shared_ptr<TaskQueues> queues_;
+  std::shared_ptr<TaskQueue> collectives_;
+  std::shared_ptr<AnySource> any_source_;
+  std::shared_ptr<TaskQueues> joining_;  // of the members that reconfigure is waiting for
+  std::string generation_;               // the uuid of the last reconfigure; empty: there was none
+  std::mutex members_mutex_;             // guards queues_ and joining_ where abort and getError read them
   const Scratches host_scratches_{std::make_shared<Scratch>(at::kCPU), std::make_shared<Scratch>(at::kCPU)};
   std::uint64_t issued_ = 0;     // collectives
   std::uint64_t monitored_ = 0;  // barriers

@@ -12,9 +12,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often a waiting rank checks whether the other ranks are alive.
-constexpr auto kLookAfterOthers = std::chrono::milliseconds(100);
-
 std::string Key(const Meeting& meeting, const Roster& roster, const std::string& what) {
   return roster.token + "/" + meeting.name + "/" + what;
 }
@@ -42,7 +39,8 @@ std::string NamesOf(const Meeting& meeting, const std::vector<int>& group_ranks)
 }
 
 [[noreturn]] void ThrowDestroyed(const Meeting& meeting) {
-  throw Failure(tuttiRemoteError, "tutti: " + meeting.name + ": the process group was destroyed before all " +
+  throw Failure(tuttiRemoteError, "tutti: " + meeting.name +
+                                      ": the process group was destroyed, aborted or reconfigured before all " +
                                       std::to_string(meeting.ranks) + " ranks had joined");
 }
 
@@ -176,7 +174,7 @@ std::unique_ptr<Communicator> Communicator::Meet(const Meeting& meeting, Board& 
   }
   tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
   config.initTimeoutMs = Milliseconds(meeting.timeout);
-  config.operationTimeoutMs = Milliseconds(meeting.timeout);
+  config.operationTimeoutMs = Milliseconds(meeting.operation_timeout);
   config.name = meeting.name.c_str();
   config.device = meeting.device;
   tuttiComm_t comm = nullptr;

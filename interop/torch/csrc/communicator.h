@@ -26,7 +26,8 @@ struct Meeting {
   int rank = 0;
   int ranks = 1;
   int device = TUTTI_DEVICE_NONE;
-  std::chrono::milliseconds timeout{0};           // for the meeting, and for an operation without progress
+  std::chrono::milliseconds timeout{0};            // for the meeting
+  std::chrono::milliseconds operation_timeout{0};  // for an operation without progress
   std::function<std::string(int)> describe_rank;  // the name of a rank of the group, for messages
   std::vector<int> group_ranks;                   // the group rank of each rank of this communicator
   std::shared_ptr<Gathering> gathering;           // of the group

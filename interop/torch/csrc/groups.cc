@@ -19,7 +19,7 @@ constexpr int kShrinkAbort = 1;  // torch.distributed.SHRINK_ABORT
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   const auto timeout = options.timeout.count() < 0 ? options_->timeout : options.timeout;
   try {
-    MonitoredBarrier(queues_->meeting_of_all(), queues_->board(), monitored_++, timeout, wait_all_ranks);
+    MonitoredBarrier(Members()->meeting_of_all(), *board_, monitored_++, timeout, wait_all_ranks);
   } catch (const Failure&) {
     std::rethrow_exception(ForPython(std::current_exception()));
   }
@@ -28,7 +28,7 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
 void Backend::setTimeout(std::chrono::milliseconds timeout) {
   if (timeout.count() <= 0) Refuse("set_timeout: the timeout is ", timeout.count(), " ms, but must be above 0");
   options_->timeout = timeout;
-  queues_->SetTimeout(timeout);
+  if (queues_ != nullptr) queues_->SetTimeout(timeout);
 }
 
 // A group of some of this group's ranks, in the order of `ranks`, over this group's store or another that they share.
@@ -37,7 +37,7 @@ c10::intrusive_ptr<BackendBase> Backend::MakeFrom(const c10::intrusive_ptr<c10d:
                                                   const std::string& name) const {
   const auto own = std::find(ranks.begin(), ranks.end(), rank_);
   if (own == ranks.end()) Refuse(call, ": rank ", rank_, " is not one of the new group's ranks, ", ranks);
-  const auto& global_ranks = queues_->identity().global_ranks;
+  const auto& global_ranks = Members()->identity().global_ranks;
   GroupIdentity identity;
   identity.name = name;
   identity.rank = static_cast<int>(own - ranks.begin());
@@ -54,7 +54,7 @@ c10::intrusive_ptr<BackendBase> Backend::MakeFrom(const c10::intrusive_ptr<c10d:
 c10::intrusive_ptr<BackendBase> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                const std::vector<int>& ranks,
                                                const c10::intrusive_ptr<BackendBase::Options>& options) {
-  auto name = queues_->identity().name + ", split";
+  auto name = Members()->identity().name + ", split";
   for (const auto rank : ranks) name += " " + std::to_string(rank);
   return MakeFrom(store, "split_group", ranks, options ? options->timeout : options_->timeout, name);
 }
@@ -62,7 +62,7 @@ c10::intrusive_ptr<BackendBase> Backend::split(const c10::intrusive_ptr<c10d::St
 c10::intrusive_ptr<BackendBase> Backend::shrink(const std::vector<std::int64_t>& excluded, int flags,
                                                 const c10::intrusive_ptr<BackendBase::Options>& options) {
   std::vector<int> left;
-  auto name = queues_->identity().name + ", without";
+  auto name = Members()->identity().name + ", without";
   for (int rank = 0; rank < size_; ++rank) {
     if (std::find(excluded.begin(), excluded.end(), rank) == excluded.end()) {
       left.push_back(rank);

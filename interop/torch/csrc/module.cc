@@ -11,14 +11,14 @@ namespace {
 
 c10::intrusive_ptr<BackendBase> Create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks,
                                        double timeout_seconds, const std::string& name,
-                                       const std::vector<std::int64_t>& global_ranks) {
+                                       const std::vector<std::int64_t>& global_ranks, bool enable_reconfigure) {
   GroupIdentity identity;
   identity.name = name;
   identity.rank = rank;
   identity.ranks = ranks;
   identity.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000));
   identity.global_ranks = global_ranks;
-  return c10::make_intrusive<Backend>(store, std::move(identity));
+  return c10::make_intrusive<Backend>(store, std::move(identity), enable_reconfigure);
 }
 
 std::string LibraryVersion() {
@@ -55,7 +55,8 @@ py::object RegisterInvalidArgument() {
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.doc() = "The c10d backend tutti";
   module.def("create", &Create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout_seconds"),
-             py::arg("name"), py::arg("global_ranks"), py::call_guard<py::gil_scoped_release>());
+             py::arg("name"), py::arg("global_ranks"), py::arg("enable_reconfigure") = false,
+             py::call_guard<py::gil_scoped_release>());
   module.attr("InvalidArgument") = RegisterInvalidArgument();
   module.def("library_version", &LibraryVersion);
   module.def("take_devices_of", &TakeDevicesOf, py::arg("type"), py::arg("native_stream"));

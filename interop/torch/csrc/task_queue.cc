@@ -154,6 +154,7 @@ void TaskQueue::RunOnCommunicator(Task& task) {
       const std::lock_guard lock(mutex_);
       communicator_ = std::move(made);
     } catch (...) {
+      const std::lock_guard lock(mutex_);
       not_made_ = std::current_exception();
       throw;
     }
@@ -208,9 +209,25 @@ void TaskQueue::StopCommunicator() {
   if (communicator_ != nullptr) communicator_->Stop();
 }
 
-void TaskQueue::Stop() {
+void TaskQueue::Stop(tuttiResult_t why) {
   const std::lock_guard lock(mutex_);
+  if (!cancelled_.load(std::memory_order_relaxed)) why_stopped_ = why;
   StopCommunicator();
+}
+
+tuttiResult_t TaskQueue::HowFailed() {
+  const std::lock_guard lock(mutex_);
+  if (cancelled_.load(std::memory_order_relaxed)) return why_stopped_;
+  auto result = tuttiSuccess;
+  if (communicator_ != nullptr) static_cast<void>(tuttiCommGetAsyncError(communicator_->get(), &result));
+  if (not_made_ == nullptr) return result;
+  try {
+    std::rethrow_exception(not_made_);
+  } catch (const Failure& failure) {
+    return failure.code();
+  } catch (...) {
+    return tuttiInternalError;
+  }
 }
 
 void TaskQueue::Close() {

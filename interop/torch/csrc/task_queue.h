@@ -97,8 +97,10 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   void Hurry();
   // The number of tasks issued and not yet started. Another thread may change it at any time.
   int waiting() const { return waiting_.load(std::memory_order_relaxed); }
-  // Permanently stops the queue: the running task and every later one fail.
-  void Stop();
+  // Permanently stops the queue: the running task and every later one fail. `why` is for HowFailed.
+  void Stop(tuttiResult_t why = tuttiSuccess);
+  // How the communicator failed, or making it; tuttiSuccess: it did not, or was stopped at the program's wish.
+  tuttiResult_t HowFailed();
   // Closes the queue (see above), refuses later tasks, and frees the communicator.
   void Close();
 
@@ -129,10 +131,11 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   bool hurry_ = false;
   bool worker_sleeps_ = false;
   bool closing_ = false;
+  tuttiResult_t why_stopped_ = tuttiSuccess;
   unsigned begun_ = 0;  // tasks, so far
   Workers workers_;
 
-  // Written by the thread that runs a task, and read under the lock by the thread that stops it.
+  // Written under the lock by the thread that runs a task, and read under the lock by others.
   std::unique_ptr<Communicator> communicator_;
   std::exception_ptr not_made_;
 };

@@ -18,7 +18,6 @@ Meeting MeetingOfAll(const GroupIdentity& identity, std::shared_ptr<Gathering> g
   meeting.name = identity.name;
   meeting.rank = identity.rank;
   meeting.ranks = identity.ranks;
-  meeting.timeout = identity.timeout;
   meeting.describe_rank = [identity](int rank) { return DescribeRank(identity, rank); };
   meeting.group_ranks.resize(static_cast<std::size_t>(identity.ranks));
   std::iota(meeting.group_ranks.begin(), meeting.group_ranks.end(), 0);
@@ -31,23 +30,17 @@ Meeting MeetingOfAll(const GroupIdentity& identity, std::shared_ptr<Gathering> g
 TaskQueues::TaskQueues(GroupIdentity identity, std::shared_ptr<Board> board)
     : identity_(std::move(identity)),
       board_(std::move(board)),
-      gathering_(std::make_shared<Gathering>(identity_.name, identity_.rank, identity_.ranks, board_)),
+      gathering_(std::make_shared<Gathering>(identity_, board_)),
       meeting_of_all_(MeetingOfAll(identity_, gathering_)),
       timeout_(std::make_shared<std::atomic<std::chrono::milliseconds>>(identity_.timeout)) {}
 
-std::string DescribeRank(const GroupIdentity& identity, int rank) {
-  auto text = "rank " + std::to_string(rank);
-  const auto at = static_cast<std::size_t>(rank);
-  if (at < identity.global_ranks.size() && identity.global_ranks[at] != rank) {
-    text += " (global rank " + std::to_string(identity.global_ranks[at]) + ")";
-  }
-  return text;
-}
-
-std::shared_ptr<TaskQueue> TaskQueues::Make(Meeting meeting, std::shared_ptr<TaskStream> task_stream) const {
+std::shared_ptr<TaskQueue> TaskQueues::Make(Meeting meeting, std::shared_ptr<TaskStream> task_stream,
+                                            Optional<std::chrono::milliseconds> meeting_timeout) const {
   return std::make_shared<TaskQueue>([meeting = std::move(meeting), task_stream = std::move(task_stream),
-                                      board = board_, timeout = timeout_](const std::atomic<bool>& cancelled) mutable {
-    meeting.timeout = timeout->load(std::memory_order_relaxed);
+                                      meeting_timeout, board = board_,
+                                      timeout = timeout_](const std::atomic<bool>& cancelled) mutable {
+    meeting.operation_timeout = timeout->load(std::memory_order_relaxed);
+    meeting.timeout = meeting_timeout ? *meeting_timeout : meeting.operation_timeout;
     auto communicator = Communicator::Meet(meeting, *board, cancelled);
     if (task_stream != nullptr) {
       task_stream->Open(communicator->get());
@@ -125,6 +118,26 @@ void TaskQueues::HurryAllBut(const TaskQueue& queue) {
   for (const auto& [key, other] : queues_) {
     if (other.get() != &queue && other->waiting() > 0) other->Hurry();
   }
+}
+
+void TaskQueues::Meet(std::chrono::milliseconds timeout) {
+  class Nothing : public Task {
+    void Run(tuttiComm_t /*comm*/) override {}
+  };
+  const auto queue =
+      FindOrMake({kHost, kEverybody, kEverybody, 0}, [&] { return Make(meeting_of_all_, nullptr, timeout); });
+  const auto task = std::make_shared<Nothing>();
+  queue->Issue(task);
+  queue->Wait(*task);
+  if (task->Error() != nullptr) std::rethrow_exception(task->Error());
+}
+
+tuttiResult_t TaskQueues::HowFailed() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, queue] : queues_) {
+    if (const auto failure = queue->HowFailed(); failure != tuttiSuccess) return failure;
+  }
+  return tuttiSuccess;
 }
 
 void TaskQueues::Stop() {

@@ -25,21 +25,10 @@
 
 namespace tutti::pytorch {
 
-struct GroupIdentity {
-  std::string name;
-  int rank = 0;
-  int ranks = 1;
-  std::chrono::milliseconds timeout{0};
-  std::vector<std::int64_t> global_ranks;  // of this group's ranks, in the whole job; empty: unknown
-};
-
 struct DeviceTaskQueue {
   std::shared_ptr<TaskQueue> queue;
   std::shared_ptr<TaskStream> task_stream;
 };
-
-// "rank 1", or "rank 1 (global rank 3)" where its rank in the whole job differs.
-std::string DescribeRank(const GroupIdentity& identity, int rank);
 
 class TaskQueues : public Siblings {
  public:
@@ -55,12 +44,16 @@ class TaskQueues : public Siblings {
 
   void HurryAllBut(const TaskQueue& queue) override;
   std::chrono::milliseconds LimitOfWaits() const override { return limit_of_waits_.load(std::memory_order_relaxed); }
+  // Makes the communicator of the host's collectives now, in this thread, instead of in their first operation. Throws
+  // Failure if not all ranks do the same within `timeout`. REQUIRES: no other call was made yet.
+  void Meet(std::chrono::milliseconds timeout);
   // Permanently stops everything that runs in the group.
   void Stop();
+  // The first failure of a communicator (TaskQueue::HowFailed); tuttiSuccess: none.
+  tuttiResult_t HowFailed();
   void Close();
 
   const GroupIdentity& identity() const { return identity_; }
-  Board& board() const { return *board_; }
   const Meeting& meeting_of_all() const { return meeting_of_all_; }
   // Applies to communicators made later, and to waits in existing ones.
   void SetTimeout(std::chrono::milliseconds timeout);
@@ -69,7 +62,9 @@ class TaskQueues : public Siblings {
   using Key = std::tuple<int, int, int, int>;  // index of the device in devices_, or kHost; from, to, tag
 
   Meeting MeetingOfTwo(int from, int to, int tag) const;
-  std::shared_ptr<TaskQueue> Make(Meeting meeting, std::shared_ptr<TaskStream> task_stream = nullptr) const;
+  // The ranks have `meeting_timeout` to meet; null: the group's timeout.
+  std::shared_ptr<TaskQueue> Make(Meeting meeting, std::shared_ptr<TaskStream> task_stream = nullptr,
+                                  Optional<std::chrono::milliseconds> meeting_timeout = {}) const;
   template <typename Maker>
   std::shared_ptr<TaskQueue> FindOrMake(const Key& key, const Maker& make);
   int PlaceOf(c10::Device device);

@@ -63,7 +63,8 @@ int AnySource::Receive(const at::Tensor& tensor, int tag) {
   const auto& identity = queues_->identity();
   std::unique_lock lock(state_->mutex);
   for (;;) {
-    if (state_->closed) throw Failure(tuttiRemoteError, "tutti: recv from any source: the process group was destroyed");
+    if (state_->closed)
+      throw Failure(tuttiRemoteError, "tutti: recv from any source: the process group was destroyed or reconfigured");
     std::exception_ptr last_error;
     bool hope = false;
     for (int from = 0; from < identity.ranks; ++from) {

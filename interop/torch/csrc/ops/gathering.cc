@@ -5,6 +5,7 @@
 #include <sstream>
 #include <utility>
 
+#include "interop/torch/csrc/failure.h"
 #include "interop/torch/csrc/lifeline.h"
 #include "interop/torch/csrc/quiet_thread.h"
 
@@ -31,8 +32,8 @@ std::string NewWord() {
 
 }  // namespace
 
-Gathering::Gathering(std::string name, int rank, int ranks, std::shared_ptr<Board> board)
-    : name_(std::move(name)), rank_(rank), ranks_(ranks), board_(std::move(board)) {
+Gathering::Gathering(GroupIdentity identity, std::shared_ptr<Board> board)
+    : identity_(std::move(identity)), board_(std::move(board)) {
   thread_ = QuietThread([this] { Run(); });
 }
 
@@ -48,14 +49,14 @@ void Gathering::Stop() {
 }
 
 std::string Gathering::Key(const std::string& token, const std::string& what) const {
-  return name_ + "/" + token + "/" + what;
+  return identity_.name + "/" + token + "/" + what;
 }
 
 void Gathering::Run() {
   std::unique_ptr<const Roster> roster;
   std::exception_ptr failure;
   try {
-    roster = std::make_unique<const Roster>(rank_ == 0 ? Call() : Answer());
+    roster = std::make_unique<const Roster>(identity_.rank == 0 ? Call() : Answer());
   } catch (...) {
     failure = std::current_exception();
   }
@@ -75,7 +76,7 @@ void Gathering::Run() {
 
 void Gathering::Tend(const Roster& roster) {
   try {
-    Lifeline lifeline(Key(roster.token, ""), rank_, roster.processes, NewWord(), board_);
+    Lifeline lifeline(Key(roster.token, ""), identity_.rank, roster.processes, NewWord(), board_);
     std::unique_lock lock(mutex_);
     while (!IsStopped()) {
       lock.unlock();
@@ -93,18 +94,35 @@ bool Gathering::HasEnded(int rank) const {
          (has_far_ranks_ && HasBeenSeenToEnd(Key(roster_->token, ""), rank, *board_));
 }
 
+void Gathering::CheckThatOthersLive() {
+  const auto now = std::chrono::steady_clock::now();
+  if (identity_.processes.empty() || now < next_check_) return;
+  if (ended_ >= 0) {
+    throw Failure(tuttiRemoteError, std::string("tutti: ") + tuttiGetErrorString(tuttiRemoteError) + ": " +
+                                        DescribeRank(identity_, ended_) + " (" +
+                                        identity_.processes[static_cast<std::size_t>(ended_)].Text() + ") died while " +
+                                        DescribeRank(identity_, identity_.rank) + " (" + Process::Own().Text() +
+                                        ") waited for it to join \"" + identity_.name + "\"");
+  }
+  for (int rank = 0; rank < identity_.ranks && ended_ < 0; ++rank) {
+    if (identity_.processes[static_cast<std::size_t>(rank)].HasEnded()) ended_ = rank;
+  }
+  next_check_ = now + kLookAfterOthers;
+}
+
 Roster Gathering::Call() {
   Roster roster{NewWord(), {Process::Own()}};
-  board_->Write(name_ + "/call", roster.token);
+  board_->Write(identity_.name + "/call", roster.token);
   {
     const std::lock_guard lock(mutex_);
     token_ = roster.token;
   }
   auto answers = "- " + roster.processes[0].Word();
-  for (int rank = 1; rank < ranks_; ++rank) {
+  for (int rank = 1; rank < identity_.ranks; ++rank) {
     const auto key = Key(roster.token, "here/" + std::to_string(rank));
     for (Pauses pauses; !board_->Has(key); pauses.Sleep()) {
       if (IsStopped()) return roster;
+      CheckThatOthersLive();
     }
     const auto answer = board_->Read(key);
     answers += "\n" + answer;
@@ -118,10 +136,11 @@ Roster Gathering::Answer() {
   const auto own = NewWord() + " " + Process::Own().Word();
   std::string token;
   for (Pauses pauses; !IsStopped(); pauses.Sleep()) {
-    if (!board_->Has(name_ + "/call")) continue;
-    if (const auto called = board_->Read(name_ + "/call"); called != token) {
+    CheckThatOthersLive();
+    if (!board_->Has(identity_.name + "/call")) continue;
+    if (const auto called = board_->Read(identity_.name + "/call"); called != token) {
       token = called;
-      board_->Write(Key(token, "here/" + std::to_string(rank_)), own);
+      board_->Write(Key(token, "here/" + std::to_string(identity_.rank)), own);
       const std::lock_guard lock(mutex_);
       token_ = token;
     }
@@ -133,7 +152,7 @@ Roster Gathering::Answer() {
       has_own = has_own || line == own;
       roster.processes.push_back(Process::FromWord(line.substr(line.find(' ') + 1)));
     }
-    if (has_own && roster.processes.size() == static_cast<std::size_t>(ranks_)) return roster;
+    if (has_own && roster.processes.size() == static_cast<std::size_t>(identity_.ranks)) return roster;
   }
   return {};
 }
@@ -156,8 +175,8 @@ std::vector<int> Gathering::Absent() {
   }
   std::vector<int> absent;
   // No token yet, or all ranks have answered an old one: rank 0 has not called with a new one.
-  if (token.empty() || (rank_ != 0 && board_->Has(Key(token, "roster")))) return {0};
-  for (int rank = 1; rank < ranks_; ++rank) {
+  if (token.empty() || (identity_.rank != 0 && board_->Has(Key(token, "roster")))) return {0};
+  for (int rank = 1; rank < identity_.ranks; ++rank) {
     if (!board_->Has(Key(token, "here/" + std::to_string(rank)))) absent.push_back(rank);
   }
   return absent;

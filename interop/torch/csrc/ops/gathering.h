@@ -18,6 +18,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -28,9 +29,12 @@
 #include <vector>
 
 #include "interop/torch/csrc/board.h"
-#include "interop/torch/csrc/process.h"
+#include "interop/torch/csrc/group_identity.h"
 
 namespace tutti::pytorch {
+
+// How often a waiting rank checks whether the other ranks are alive.
+constexpr auto kLookAfterOthers = std::chrono::milliseconds(100);
 
 struct Roster {
   std::string token;
@@ -39,7 +43,8 @@ struct Roster {
 
 class Gathering {
  public:
-  Gathering(std::string name, int rank, int ranks, std::shared_ptr<Board> board);
+  // Where `identity` has the ranks' processes, one that ends before the roster is complete is a failure.
+  Gathering(GroupIdentity identity, std::shared_ptr<Board> board);
   ~Gathering();  // stops it
   Gathering(const Gathering&) = delete;
   Gathering& operator=(const Gathering&) = delete;
@@ -58,14 +63,17 @@ class Gathering {
   Roster Call();
   Roster Answer();
   void Tend(const Roster& roster);
+  // Throws Failure if a rank's process has ended. Call it between looks at the board: it throws only after one more look.
+  void CheckThatOthersLive();
   bool IsStopped() const { return stopped_.load(std::memory_order_relaxed); }  // no other data depends on it
   std::string Key(const std::string& token, const std::string& what) const;
 
-  const std::string name_;
-  const int rank_;
-  const int ranks_;
+  const GroupIdentity identity_;
   const std::shared_ptr<Board> board_;
   std::atomic<bool> stopped_{false};
+  // Of the thread:
+  std::chrono::steady_clock::time_point next_check_;
+  int ended_ = -1;  // a rank that has ended, found at the last check; -1: none
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

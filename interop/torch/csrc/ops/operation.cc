@@ -145,7 +145,7 @@ bool OperationWork::wait(std::chrono::milliseconds timeout) {
     } else if (limit.count() <= 0) {
       queue_->Wait(*operation_);
     } else if (!queue_->WaitFor(*operation_, limit)) {
-      queue_->Stop();
+      queue_->Stop(tuttiTimeoutError);
       throw MakeBackendError("tutti: " + std::string(tuttiGetErrorString(tuttiTimeoutError)) + ": " + title_ +
                              " was not done within the group's timeout of " + std::to_string(limit.count()) +
                              " ms, which was set after the group was made. The group can no longer be used");

@@ -38,9 +38,9 @@ Backend::WorkPtr Backend::send(Tensors& tensors, int to, int tag) {
   Call call{c10d::OpType::SEND, "tutti:send", {tensor}, {tensor}};
   auto body = [tensor](const On& on) { SendTo(on, tensor); };
   if (!tensor.device().is_cpu()) {
-    return IssueOnDevice(queues_->PointToPoint(tensor.device(), rank_, to, tag), std::move(call), std::move(body));
+    return IssueOnDevice(Members()->PointToPoint(tensor.device(), rank_, to, tag), std::move(call), std::move(body));
   }
-  return Issue(queues_->PointToPoint(rank_, to, tag), std::move(call), std::move(body));
+  return Issue(Members()->PointToPoint(rank_, to, tag), std::move(call), std::move(body));
 }
 
 Backend::WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
@@ -50,10 +50,10 @@ Backend::WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
   const Call call{c10d::OpType::RECV, "tutti:recv", {tensor}, {tensor}};
   auto body = [tensor](const On& on) { ReceiveFrom(on, tensor); };
   if (!tensor.device().is_cpu()) {
-    return IssueOnDevice(queues_->PointToPoint(tensor.device(), from, rank_, tag), call, std::move(body));
+    return IssueOnDevice(Members()->PointToPoint(tensor.device(), from, rank_, tag), call, std::move(body));
   }
-  const auto queue = queues_->PointToPoint(from, rank_, tag);
-  if (const auto held = any_source_.Claim(from, tag)) {
+  const auto queue = Members()->PointToPoint(from, rank_, tag);
+  if (const auto held = any_source_->Claim(from, tag)) {
     return Issue(queue, call, [tensor, held](const On&) { AnySource::CopyTo(*held, tensor); });
   }
   return Issue(queue, call, std::move(body));
@@ -66,11 +66,10 @@ Backend::WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
   if (size_ <= 1) Refuse(kCall, ": there is no rank to receive from: the group has 1 rank");
   const auto source = std::make_shared<std::atomic<int>>(-1);
   return Issue(c10::make_intrusive<AnySourceWork>(
-      queues_->WithoutCommunicator(tag), queues_, rank_,
+      Members()->WithoutCommunicator(tag), queues_, rank_,
       Call{c10d::OpType::RECVANYSOURCE, "tutti:recvAnySource", {tensor}, {tensor}, true},
-      [this, tensor, tag, source](const On&) {
-        // The group outlives its operations, because its destructor ends them.
-        source->store(any_source_.Receive(tensor, tag), std::memory_order_release);
+      [any_source = any_source_, tensor, tag, source](const On&) {
+        source->store(any_source->Receive(tensor, tag), std::memory_order_release);
       },
       source));
 }

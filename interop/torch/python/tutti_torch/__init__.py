@@ -35,7 +35,7 @@ def _create(options, _process_group_options):
     timeout = options.timeout
     seconds = timeout.total_seconds() if hasattr(timeout, "total_seconds") else float(timeout)
     return _C.create(options.store, options.group_rank, options.group_size, seconds, f"group {options.group_id}",
-                     list(options.global_ranks_in_group))
+                     list(options.global_ranks_in_group), getattr(options, "enable_reconfigure", False))
 
 
 def _register():
