@@ -55,6 +55,32 @@ def test_a_package_without_the_program_says_so(monkeypatch, tmp_path):
         tutti.__main__.main()
 
 
+# PyTorch's store listens at MASTER_PORT, where the ranks would meet otherwise.
+WITH_TORCH = """
+import sys, tutti
+import torch.distributed as dist
+def init():
+    dist.init_process_group("gloo")
+if "torch first" in sys.argv:
+    init()
+with tutti.init() as comm, tutti.init() as again:
+    if "torch first" not in sys.argv:
+        init()
+    assert (comm.rank, comm.size) == (again.rank, again.size) == (dist.get_rank(), dist.get_world_size())
+    sys.stdout.write(f"{comm.rank} {comm.size} {again.all_reduce_object([comm.rank])}\\n")
+dist.destroy_process_group()
+"""
+
+
+@needs_program
+@pytest.mark.parametrize("first", ["torch first", "tutti first"])
+def test_beside_torch(tmp_path, first):
+    pytest.importorskip("torch.distributed")
+    program = tmp_path / "program.py"
+    program.write_text(WITH_TORCH)
+    assert lines([sys.executable, "-m", "tutti", "run", "-n", "2", str(program), first]) == ["0 2 [0, 1]", "1 2 [0, 1]"]
+
+
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_a_library_of_another_version_is_refused(tmp_path):
     # As if another package, or LD_LIBRARY_PATH, had brought the library of the next minor version.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Iterable, TypeVar
 
@@ -128,12 +129,25 @@ class Communicator(_core.Communicator):
         return _objects.all_reduce_object(self, obj, op)
 
 
+def _from_torch() -> tuple[int | None, int | None, bytes | None]:
+    """Rank, size and id where torch.distributed has joined the job already, else None each. Its store may have MASTER_PORT,
+    so the ranks do not meet there."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None, None, None
+    rank = distributed.get_rank()
+    ids = [_core.unique_id() if rank == 0 else None]
+    distributed.broadcast_object_list(ids, 0)
+    return rank, distributed.get_world_size(), ids[0]
+
+
 def init(rank: int | None = None, size: int | None = None, id: bytes | None = None, **options: Unpack[Options]) -> Communicator:
     """Joins the job and returns its communicator, once all ranks have come.
 
     Without arguments: rank, size and meeting place come from the launcher's variables: torchrun's (RANK, WORLD_SIZE,
-    MASTER_ADDR, MASTER_PORT), srun's or mpirun's. Without a launcher it is a job of one rank. With arguments: rank of
-    size, and the id that one rank got from unique_id() and passed to the others.
+    MASTER_ADDR, MASTER_PORT), srun's or mpirun's. After torch.distributed's init_process_group they are those of its
+    default group, all of whose ranks call init. Without a launcher it is a job of one rank. With arguments: rank of size, and
+    the id that one rank got from unique_id() and passed to the others.
 
     Options, which override the TUTTI_* settings: name, for messages; algorithm; channels; threads; deterministic; device,
     the CUDA device, -1 for host memory only; init_timeout, how long to wait for all ranks, and timeout, how long a call
@@ -143,6 +157,8 @@ def init(rank: int | None = None, size: int | None = None, id: bytes | None = No
     """
     wanted = config("init", options)
     communicator = Communicator()
+    if (rank, size, id) == (None, None, None):
+        rank, size, id = _from_torch()
     if (rank, size, id) == (None, None, None):
         communicator._join_environment(wanted)
     elif rank is None or size is None or id is None:

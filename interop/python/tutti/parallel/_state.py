@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from types import TracebackType
 from typing import Any, Callable
 
@@ -193,18 +192,6 @@ def current() -> Parallel:
     return _current
 
 
-def _join() -> Communicator:
-    """The job's communicator. Where torch.distributed has joined it already, that tells the ranks where to meet."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
-        return init()
-    from .. import unique_id
-    rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    ids = [unique_id() if rank == 0 else None]
-    torch.distributed.broadcast_object_list(ids, 0)
-    return init(rank, size, ids[0])
-
-
 def initialize(comm: Communicator | None = None, *, tensor_parallel_size: int = 1, pipeline_parallel_size: int = 1,
                data_parallel_size: int | None = None, context_parallel_size: int = 1, ulysses_size: int = 1,
                enable_expert_parallel: bool = False, expert_parallel_size: int | None = None,
@@ -212,8 +199,8 @@ def initialize(comm: Communicator | None = None, *, tensor_parallel_size: int = 
                deterministic: bool | None = None) -> Parallel:
     """Divides the job's ranks into groups. Every rank calls it with the same sizes, which multiply to the number of ranks.
 
-    comm: the job's communicator; None: joins the job as tutti.init() does, or as torch.distributed has. The caller keeps
-    a communicator of its own open until the groups are closed.
+    comm: the job's communicator; None: joins the job as tutti.init() does. The caller keeps a communicator of its own open
+    until the groups are closed.
     Sizes, in vLLM's names: tensor_parallel_size ranks share each layer, pipeline_parallel_size groups of them have the
     layers one after the other, context_parallel_size have parts of each sequence (ulysses_size of these exchange heads,
     the others are a ring), and data_parallel_size replicas see different samples; None: what is left.
@@ -226,7 +213,7 @@ def initialize(comm: Communicator | None = None, *, tensor_parallel_size: int = 
     """
     global _current
     given = comm
-    comm = _join() if given is None else given
+    comm = init() if given is None else given
     sizes = _parallel.Sizes()
     sizes.tensor_model_parallel_size = tensor_parallel_size
     sizes.pipeline_model_parallel_size = pipeline_parallel_size
