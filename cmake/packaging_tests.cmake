@@ -69,7 +69,7 @@ if(TARGET tutti-bench AND NOT TUTTI_SANITIZE)
   # PROCESSORS: up to four ranks. TIMEOUT: PyTorch is several GB to fetch.
   add_test(NAME launchers COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/scripts/test/launchers.sh
                                   --bench $<TARGET_FILE:tutti-bench>)
-  set_tests_properties(launchers PROPERTIES SKIP_RETURN_CODE 77 LABELS slow PROCESSORS 2 TIMEOUT 3600 COST 140)
+  set_tests_properties(launchers PROPERTIES SKIP_RETURN_CODE 77 LABELS slow PROCESSORS 2 TIMEOUT 3600 COST 400)
 endif()
 
 add_test(NAME configures_without

@@ -3,7 +3,8 @@
 # torchrun restarts, replicas of torchft that come back, and groups that are reconfigured.
 #   scripts/interop/pytorch_kills.sh FOLDER [KILLS [SEED]]      e.g. /tmp/pytorch 20 1; default: 20 kills, seed 1
 # Creates a virtual environment in FOLDER (6 GB), or takes that of pytorch_tests.sh there, and builds this tree's backend.
-# Each test prints what it did. Takes some minutes on two cores.
+# BUILD names the build to use; default: build/release, which is built if it is missing. Each test prints what it did. Takes some
+# minutes on two cores.
 set -euo pipefail
 if [ $# -lt 1 ] || [ $# -gt 3 ]; then
   sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
@@ -14,9 +15,12 @@ mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 
 python=$folder/python/bin/python
-"$tree/scripts/interop/install_pytorch.sh" "$folder/python" "" numpy setuptools ninja torchft
+"$tree/scripts/interop/install_pytorch.sh" "$folder/python" "" numpy setuptools ninja
+"$python" -m pip install --quiet --disable-pip-version-check torchft ||
+  echo "torchft cannot be installed from PyPI for this Python: its test is skipped"
 # The tests start hundreds of processes that import these, and none of them keeps what it compiles.
-"$python" -W ignore -c 'import torch.distributed.run, torchft'
-[ -e "$tree/build/release/libtutti.so" ] || (cd "$tree" && scripts/build.sh release tutti)
-TUTTI_TEST_KILLS=${2:-20} TUTTI_TEST_SEED=${3:-1} exec "$tree/interop/torch/tests/run.sh" "$python" "$tree/build/release" \
+"$python" -W ignore -c 'import torch.distributed.run'
+build=${BUILD:-$tree/build/release}
+[ -e "$build/libtutti.so" ] || (cd "$tree" && scripts/build.sh release tutti)
+TUTTI_TEST_KILLS=${2:-20} TUTTI_TEST_SEED=${3:-1} exec "$tree/interop/torch/tests/run.sh" "$python" "$build" \
   "$folder/package" -v -k Kills -k Torchft -k Reconfigure

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Starts tutti-bench by real launchers: torchrun of the newest PyTorch on PyPI, and srun of a private Slurm. Every
-# result is checked; then ranks are killed, and strangers take ports. All of it is on this machine's loopback.
+# result is checked; then ranks are killed, and strangers take ports. Ranks of a training with that PyTorch are killed, too
+# (scripts/interop/pytorch_kills.sh). All of it is on this machine's loopback.
 #   scripts/test/launchers.sh [torchrun] [slurm]       both by default; installs what is missing and builds the bench
 #   scripts/test/launchers.sh --bench FILE ...         tests this tutti-bench instead
 # PyTorch goes into build/launchers. Outside this checkout it leaves only apt packages.
@@ -40,14 +41,17 @@ reasons=()
 reason=
 
 test_torchrun() {
-  local folder=build/launchers
+  local folder=build/launchers/python
   if ! scripts/interop/install_pytorch.sh "$folder" ""; then
     reason="PyTorch cannot be installed from PyPI, as the lines above say"
     return "$skipped"
   fi
   say "torchrun of PyTorch $("$folder/bin/python" -W ignore -c 'import torch; print(torch.__version__)')"
   reason="this machine can give the jobs no network of their own, as the lines above say"
-  scripts/cluster.sh --hosts 1 --each-host -- bench/torchrun_test.sh "$bench" "$folder/bin/torchrun"
+  scripts/cluster.sh --hosts 1 --each-host -- bench/torchrun_test.sh "$bench" "$folder/bin/torchrun" || return
+  local kills=3
+  reason="the backend for PyTorch cannot be built here, as the lines above say"
+  BUILD=$(realpath "$(dirname "$bench")/..") scripts/interop/pytorch_kills.sh build/launchers "$kills"
 }
 
 test_slurm() {

@@ -96,7 +96,7 @@ class Backend : public BackendBase {
   // Only reconfigure makes the group usable again.
   void abort();
 
-#ifdef C10D_BACKEND_HAS_RECONFIGURE  // PyTorch 2.15
+#ifdef C10D_BACKEND_HAS_RECONFIGURE  // PyTorch 2.14 and later
   // reconfigure.cc
   bool supportsReconfigure() const override { return true; }
   c10d::ReconfigureHandle get_reconfigure_handle() const override;

@@ -73,11 +73,16 @@ class Kills(unittest.TestCase):
             folder = pathlib.Path(name)
             program = folder / "program.py"
             program.write_text(PROGRAM)
-            run = subprocess.run(
+            job = subprocess.Popen(
                 [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--master-addr=127.0.0.1",
                  f"--master-port={ranks.free_port()}", f"--max-restarts={KILLS}", f"--nproc_per_node={RANKS}", str(program),
-                 str(folder), str(KILLS), str(SEED)], capture_output=True, text=True, timeout=LIMIT_S * (KILLS + 1))
-            self.assertEqual(run.returncode, 0, run.stderr[-5000:])
+                 str(folder), str(KILLS), str(SEED)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            try:
+                _, errors = job.communicate(timeout=LIMIT_S * (KILLS + 1))
+            except subprocess.TimeoutExpired:
+                job.terminate()  # torchrun then kills the ranks, which ignore SIGTERM, after 30 s
+                raise
+            self.assertEqual(job.returncode, 0, errors[-5000:])
             ended = dict(line.split() for line in (folder / "ended").read_text().splitlines())
             self.assertEqual(sorted(ended), [str(rank) for rank in range(RANKS)])
             self.assertEqual(len(set(ended.values())), 1, ended)

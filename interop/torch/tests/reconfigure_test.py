@@ -1,4 +1,4 @@
-"""Tests groups whose members change: torch.distributed._reconfigure, which PyTorch 2.15 brought."""
+"""Tests groups whose members change: torch.distributed._reconfigure, which PyTorch 2.14 brought."""
 
 import os
 import random
