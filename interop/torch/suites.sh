@@ -11,7 +11,7 @@ output=${2:-$(mktemp -d)}
 tests=${3:+$(realpath "$3")}
 mkdir -p "$output"
 output=$(cd "$output" && pwd)
-cd "$(dirname "${BASH_SOURCE[0]}")/tests"
+cd "$(dirname "${BASH_SOURCE[0]}")/suites"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 

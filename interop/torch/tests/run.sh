@@ -34,7 +34,7 @@ up_to_date() {
   module=$(find "$build/lib" -name '_C*.so' -print -quit 2>/dev/null)
   [ -n "$module" ] &&
     [ -z "$(find . ../../include "$library"/libtutti.so.*.*.* "$("$python" -c 'import torch; print(torch.__file__)')" \
-      -type f ! -path './tests/*' -newer "$module" -print -quit)" ]
+      -type f ! -path './tests/*' ! -path './suites/*' -newer "$module" -print -quit)" ]
 }
 # A second run of the tests reuses the first build, even as a user without write permission there.
 if ! up_to_date; then
