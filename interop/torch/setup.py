@@ -230,7 +230,9 @@ setup(
     ext_modules=modules,
     cmdclass={"build_ext": BuildWithLibrary},
     # PyTorch 2.5 and later imports the package automatically; with older versions the program must import it.
-    entry_points={"torch.backends": ["tutti = tutti_torch_autoload:register"]},
+    entry_points={"torch.backends": ["tutti = tutti_torch_autoload:register"],
+                  "vllm.platform_plugins": ["tutti = tutti_torch_autoload:vllm_platform"],
+                  "sglang.srt.platforms": ["tutti = tutti_torch_autoload:sglang_platform"]},
     python_requires=">=3.8",
     zip_safe=False,
 )
