@@ -4,11 +4,16 @@ Only vLLM imports this module, in each of its processes, because the entry point
 platform is the one that vLLM would take for this CPU, but for the backend of its process groups and the communicator on top.
 """
 
+import pkgutil
+
 import vllm
 from vllm.platforms import cpu_platform_plugin
-from vllm.utils.import_utils import resolve_obj_by_qualname
 
-CpuPlatform = resolve_obj_by_qualname(cpu_platform_plugin())
+CpuPlatform = pkgutil.resolve_name(cpu_platform_plugin())
+
+if not getattr(CpuPlatform, "dist_backend", ""):
+    raise ImportError(f"tutti_torch needs vLLM 0.10.2 or later, but this is vLLM {vllm.__version__}, whose workers on CPUs use "
+                      "Gloo whatever the platform says; install a later vLLM, or set VLLM_PLUGINS=none to do without Tutti")
 
 
 class Platform(CpuPlatform):
