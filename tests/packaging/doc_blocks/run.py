@@ -26,7 +26,7 @@ import commands
 PAGES = ("README.md", "docs/tutorial_c.md", "docs/tutorial_python.md", "docs/python.md", "docs/coming_from.md",
          "docs/commands.md", "docs/installing.md", "docs/running.md", "docs/troubleshooting.md", "docs/why_all_reduce.md",
          "docs/selection.md", "docs/simulator.md", "docs/performance.md", "docs/nccl.md", "docs/mpi.md", "docs/pytorch.md",
-         "docs/ray.md", "RELEASING.md")
+         "docs/ray.md", "docs/vllm.md", "RELEASING.md")
 HERE = pathlib.Path(__file__).resolve().parent
 LIMIT_S = 120
 

@@ -34,6 +34,7 @@ ENGINES = [
     ("Tutti, 2 ranks, compiled", 2, 1, "float32", "tutti", ["--compile"], "one rank"),
     ("Tutti, rank 1 of 2 is killed", 2, 1, "float32", "tutti", ["--kill", "1"], "one rank"),
 ]
+BACKEND = re.compile(r"distributed_init_method=\S+ backend=(\w+)")  # as vLLM's workers log it
 SENTENCE = re.compile(r"tutti: .*rank 1 \(host [^)]*\).*", re.MULTILINE)
 
 
@@ -76,7 +77,7 @@ def result_of(engine, log):
     lines = [line for line in text.splitlines() if line.startswith('{"tokens"')]
     assert lines, f"no result, exit status {engine.returncode}; its output is in {log}"
     sentence = SENTENCE.search(text)
-    return json.loads(lines[-1]) | {"backend": re.search("backend=(\\w+)", text)[1], "sentence": sentence and sentence.group()}
+    return json.loads(lines[-1]) | {"backend": BACKEND.search(text)[1], "sentence": sentence and sentence.group()}
 
 
 def compare(result, other):
