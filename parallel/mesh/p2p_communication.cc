@@ -1,11 +1,13 @@
 #include "tutti/parallel/p2p_communication.h"
 
+#include "parallel/mesh/calls_from_user.h"
 #include "tutti/parallel/error.h"
 
 namespace tutti::parallel {
 
 void batch_isend_irecv(ProcessGroup& group, const std::vector<P2POp>& operations, tuttiStream_t stream) {
   if (operations.empty()) return;
+  const CallsFromUser user;
   const tuttiComm_t comm = group.comm();
   check(tuttiGroupStart());
   // A started group is always ended; the first error is reported after that.

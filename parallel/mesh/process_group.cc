@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "parallel/mesh/calls_from_user.h"
 #include "tutti/parallel/error.h"
 
 namespace tutti::parallel {
@@ -125,6 +126,7 @@ ProcessGroup::Invitation ProcessGroup::Exchange() {
 tuttiComm_t ProcessGroup::comm() {
   if (comm_ != nullptr) return comm_;
   if (closed_) throw Error(tuttiInvalidUsage, fmt::format("group \"{}\" is closed", name_));
+  const CallsFromUser user;
   const auto invitation = Exchange();
   auto config = config_;
   config.name = name_.c_str();
@@ -150,6 +152,7 @@ std::uint64_t ProcessGroup::bytes_sent() const {
 }
 
 void ProcessGroup::all_reduce(const Tensor& input, const Tensor& output, tuttiRedOp_t op, tuttiStream_t stream) {
+  const CallsFromUser user;
   require_type("output", output, input.dtype);
   RequireCount("output", output, input.count());
   if (alone_in_place(input, output)) return;
@@ -157,6 +160,7 @@ void ProcessGroup::all_reduce(const Tensor& input, const Tensor& output, tuttiRe
 }
 
 void ProcessGroup::all_gather(const Tensor& input, const Tensor& output, tuttiStream_t stream) {
+  const CallsFromUser user;
   require_type("output", output, input.dtype);
   RequireCount("output", output, input.count() * ranks_.size());
   if (alone_in_place(input, output)) return;
@@ -164,6 +168,7 @@ void ProcessGroup::all_gather(const Tensor& input, const Tensor& output, tuttiSt
 }
 
 void ProcessGroup::reduce_scatter(const Tensor& input, const Tensor& output, tuttiRedOp_t op, tuttiStream_t stream) {
+  const CallsFromUser user;
   require_type("output", output, input.dtype);
   RequireCount("input", input, output.count() * ranks_.size());
   if (alone_in_place(input, output)) return;
@@ -172,6 +177,7 @@ void ProcessGroup::reduce_scatter(const Tensor& input, const Tensor& output, tut
 
 void ProcessGroup::all_gather_v(const Tensor& input, const std::vector<std::size_t>& counts, const Tensor& output,
                                 tuttiStream_t stream) {
+  const CallsFromUser user;
   require_type("output", output, input.dtype);
   require_equal("the number of counts", counts.size(), "the size of the group", ranks_.size());
   const auto places = PrefixSums(counts);
@@ -185,6 +191,7 @@ void ProcessGroup::all_gather_v(const Tensor& input, const std::vector<std::size
 
 void ProcessGroup::reduce_scatter_v(const Tensor& input, const std::vector<std::size_t>& counts, const Tensor& output,
                                     tuttiRedOp_t op, tuttiStream_t stream) {
+  const CallsFromUser user;
   require_type("output", output, input.dtype);
   require_equal("the number of counts", counts.size(), "the size of the group", ranks_.size());
   RequireCount("input", input, std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
@@ -194,12 +201,14 @@ void ProcessGroup::reduce_scatter_v(const Tensor& input, const std::vector<std::
 }
 
 void ProcessGroup::broadcast(const Tensor& tensor, int root, tuttiStream_t stream) {
+  const CallsFromUser user;
   if (size() == 1) return;
   check(tuttiBcast(tensor.data, tensor.count(), tensor.dtype, root, comm(), stream), comm());
 }
 
 void ProcessGroup::all_to_all(const Tensor& input, const std::vector<std::size_t>& send_counts, const Tensor& output,
                               const std::vector<std::size_t>& receive_counts, tuttiStream_t stream) {
+  const CallsFromUser user;
   require_type("output", output, input.dtype);
   require_equal("the number of send counts", send_counts.size(), "the size of the group", ranks_.size());
   require_equal("the number of receive counts", receive_counts.size(), "the size of the group", ranks_.size());
@@ -212,6 +221,7 @@ void ProcessGroup::all_to_all(const Tensor& input, const std::vector<std::size_t
 }
 
 void ProcessGroup::all_gather_tensor(const Tensor& input, const Tensor& output, std::size_t dim, tuttiStream_t stream) {
+  const CallsFromUser user;
   require_type("output", output, input.dtype);
   if (alone_in_place(input, output)) return;
   const auto part = LayoutOf(input), whole = LayoutOf(output);
@@ -222,6 +232,7 @@ void ProcessGroup::all_gather_tensor(const Tensor& input, const Tensor& output, 
 
 void ProcessGroup::all_to_all_tensor(const Tensor& input, std::size_t input_dim, const Tensor& output,
                                      std::size_t output_dim, tuttiStream_t stream) {
+  const CallsFromUser user;
   require_type("output", output, input.dtype);
   const auto from = LayoutOf(input), to = LayoutOf(output);
   check(tuttiAlltoAllTensor(input.data, &from, static_cast<int>(input_dim), output.data, &to,
@@ -230,6 +241,7 @@ void ProcessGroup::all_to_all_tensor(const Tensor& input, std::size_t input_dim,
 }
 
 void ProcessGroup::barrier() {
+  const CallsFromUser user;
   if (size() > 1) check(tuttiBarrier(comm(), nullptr), comm());
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "parallel/mesh/calls_from_user.h"
 #include "parallel/serving/replica_link.h"
 
 namespace tutti::parallel {
@@ -92,6 +93,7 @@ class Replica::Requests {
       }
     }
     if (members_.size() == 1) return arrived != 0;
+    const CallsFromUser user;
     const auto comm = members_.comm();
     check(tuttiBcast(&arrived, 1, tuttiUint8, 0, comm, nullptr), comm);
     return arrived != 0;
@@ -107,6 +109,7 @@ class Replica::Requests {
     return request;
   }
   void Send(const void* data, std::size_t bytes) {
+    const CallsFromUser user;
     const auto comm = groups_.replies.comm();
     check(tuttiSend(data, bytes, tuttiUint8, groups_.front, comm, nullptr), comm);
   }

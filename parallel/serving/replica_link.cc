@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "parallel/mesh/calls_from_user.h"
+
 namespace tutti::parallel {
 namespace {
 
@@ -69,6 +71,7 @@ void ReplicaGroups::Join() {
 
 void ReplicaGroups::Broadcast(void* data, std::size_t bytes, tuttiStream_t stream) {
   if (bytes == 0) return;
+  const CallsFromUser user;
   check(tuttiBcast(data, bytes, tuttiUint8, front, requests.comm(), stream), requests.comm());
 }
 
@@ -123,6 +126,7 @@ void ReplicaLink::Send() {
 
 void ReplicaLink::Receive(void* data, std::size_t bytes, Awaited awaited) {
   awaited_ = awaited;
+  const CallsFromUser user;
   const auto comm = groups_.replies.comm();
   check(tuttiRecv(data, bytes, tuttiUint8, groups_.speaker(), comm, reply_stream_.get()), comm);
 }
