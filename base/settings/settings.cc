@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/plain_text.h"
 #include "base/settings/nearest_name.h"
+#include "base/settings/told_once.h"
 #include "base/settings/unknown_settings.h"
 #include "base/threads/made_once.h"
 
@@ -325,7 +326,7 @@ const Settings& GlobalSettings() {
       const char* text = secure_getenv(std::string(name).c_str());
       return text ? std::optional<std::string>(text) : std::nullopt;
     };
-    fmt::print(stderr, "{}{}{}", FormerNamesIn(environment), UnknownInThisProcess(), IgnoredInThisProcess());
+    static const auto told = TellOnce(FormerNamesIn(environment) + UnknownInThisProcess() + IgnoredInThisProcess());
     const auto by_extension = [](std::string_view name) -> std::optional<Sourced> {
       auto* const setting = TheExtension().setting;
       const char* source = nullptr;
