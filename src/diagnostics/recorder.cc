@@ -1,23 +1,18 @@
 #include "src/diagnostics/recorder.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace tutti::diagnostics {
 
 std::optional<RecordedCall> ReadRecord(const ring::ControlBlock& control, std::uint64_t index) {
-  constexpr auto acquire = std::memory_order_acquire;
   const auto& record = control.records[index % ring::kRecords];
-  RecordedCall copy;
-  copy.index = record.index.load(acquire);
-  if (index == 0 || copy.index != index) return std::nullopt;
-  copy.sequence = record.sequence.load(acquire);
-  copy.signature = record.signature.load(acquire);
-  copy.call = record.call.load(acquire);
-  copy.count = record.count.load(acquire);
-  copy.started = record.started.load(acquire);
-  copy.ended = record.ended.load(acquire);
-  copy.origin = record.origin.load(acquire);
-  return record.index.load(acquire) == index ? std::optional(copy) : std::nullopt;
+  const auto whole = ring::ReadWhole(record.index, index, ring::RecordWords(record));
+  if (!whole) return std::nullopt;
+  RecordedCall call;
+  call.index = index;
+  std::tie(call.sequence, call.signature, call.call, call.count, call.started, call.ended, call.origin) = *whole;
+  return call;
 }
 
 std::vector<RecordedCall> ReadRecords(const ring::ControlBlock& control) {

@@ -1,8 +1,12 @@
-// State that each rank publishes in its control block: the flight recorder's sequence lock, and the failure.
+// State that each rank publishes in its control block: what its sequence locks guard, and the failure.
 #include <gtest/gtest.h>
+
+#include <array>
+#include <tuple>
 
 #include "src/diagnostics/recorder.h"
 #include "tests/model/checker.h"
+#include "transports/ring/sequence_lock.h"
 
 namespace tutti::model {
 namespace {
@@ -60,6 +64,54 @@ TEST(RecorderModel, EveryOrderOfTheSequenceLockIsNeeded) {
   EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).sequence, Operation::load); }));
   EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).origin, Operation::store); }));
   EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).origin, Operation::load); }));
+}
+
+// The lock alone, with words in both forms: the entries of the site table (call_site.cc) are too long to be explored, but
+// have no other code.
+struct LockedWords {
+  std::atomic<std::uint64_t> number;
+  std::atomic<std::uint64_t> one;
+  std::array<std::atomic<std::uint64_t>, 2> several;
+
+  auto words() { return std::tie(one, several); }
+  void Write(std::uint64_t next) { ring::WriteWhole(number, next, words(), next * 2, std::array{next * 3, next * 4}); }
+};
+
+using MutateWords = std::function<void(LockedWords&)>;
+
+// Versions 1 to `last`, all in one place, and a reader at any time that asks for one.
+Result Locking(const MutateWords& mutate, std::uint64_t last, std::uint64_t asked) {
+  return Explore([&, last, asked] {
+    auto* const locked = new LockedWords{};
+    locked->Write(1);
+    mutate(*locked);
+    return Program{{[=] {
+                      for (std::uint64_t next = 2; next <= last; ++next) locked->Write(next);
+                    },
+                    [=] {
+                      const auto whole = ring::ReadWhole(locked->number, asked, locked->words());
+                      if (!whole) return;
+                      const auto& [one, several] = *whole;
+                      Require(one == asked * 2 && several == std::array{asked * 3, asked * 4},
+                              "the words are read whole or not at all");
+                    }},
+                   nullptr};
+  });
+}
+
+TEST(SequenceLockModel, WordsAreReadWholeOrNotAtAll) {
+  for (const std::uint64_t asked : {1, 2, 3}) EXPECT_EQ(Locking([](auto&) {}, 3, asked).failure, "");
+}
+
+TEST(SequenceLockModel, EveryOrderIsNeeded) {
+  const auto fails = [](const MutateWords& mutate) {
+    return !Locking(mutate, 2, 1).failure.empty() || !Locking(mutate, 2, 2).failure.empty();
+  };
+  for (const auto operation : {Operation::store, Operation::load}) {
+    EXPECT_TRUE(fails([&](auto& l) { Weaken(l.number, operation); }));
+    EXPECT_TRUE(fails([&](auto& l) { Weaken(l.one, operation); }));
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_TRUE(fails([&](auto& l) { Weaken(l.several[i], operation); })) << i;
+  }
 }
 
 // A rank that sees that a collective has started finds its record (src/communicator/communicator.cc).

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <tuple>
+
+#include "transports/ring/sequence_lock.h"
 
 namespace tutti::ring {
 namespace {
@@ -17,6 +20,9 @@ std::string_view Fitting(std::string_view text, std::size_t most) {
   return text.substr(0, most);
 }
 
+// What an entry's number locks.
+auto SiteWords(auto& entry) { return std::tie(entry.offset, entry.build, entry.text); }
+
 }  // namespace
 
 void WriteCallSite(CallSiteTable& table, std::uint32_t number, const CallSite& site) {
@@ -28,26 +34,17 @@ void WriteCallSite(CallSiteTable& table, std::uint32_t number, const CallSite& s
   std::copy(module.begin(), module.end(), text.begin() + static_cast<std::ptrdiff_t>(words.size()) + 1);
   std::array<std::uint64_t, kSiteWords> packed;
   std::memcpy(packed.data(), text.data(), text.size());
-  // A sequence lock, as WriteRecord's (control_block.h).
-  constexpr auto release = std::memory_order_release;
   auto& entry = table[number % kCallSites];
-  entry.number.store(0, std::memory_order_relaxed);
-  entry.offset.store(site.offset, release);
-  entry.build.store(site.build, release);
-  for (std::size_t i = 0; i < kSiteWords; ++i) entry.text[i].store(packed[i], release);
-  entry.number.store(number, release);
+  WriteWhole(entry.number, number, SiteWords(entry), site.offset, site.build, packed);
 }
 
 std::optional<CallSite> ReadCallSite(const CallSiteTable& table, std::uint32_t number) {
-  constexpr auto acquire = std::memory_order_acquire;
   const auto& entry = table[number % kCallSites];
-  if (number == 0 || entry.number.load(acquire) != number) return std::nullopt;
+  const auto whole = ReadWhole(entry.number, number, SiteWords(entry));
+  if (!whole) return std::nullopt;
   CallSite site;
-  site.offset = entry.offset.load(acquire);
-  site.build = entry.build.load(acquire);
   std::array<std::uint64_t, kSiteWords> packed;
-  for (std::size_t i = 0; i < kSiteWords; ++i) packed[i] = entry.text[i].load(acquire);
-  if (entry.number.load(acquire) != number) return std::nullopt;
+  std::tie(site.offset, site.build, packed) = *whole;
   std::array<char, kSiteText> text;
   std::memcpy(text.data(), packed.data(), text.size());
   site.words.assign(text.data(), strnlen(text.data(), text.size()));

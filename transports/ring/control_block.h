@@ -7,9 +7,11 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <tuple>
 
 #include "base/error.h"
 #include "transports/ring/call_site.h"
+#include "transports/ring/sequence_lock.h"
 #include "transports/ring/slot.h"
 
 namespace tutti::ring {
@@ -17,7 +19,7 @@ namespace tutti::ring {
 // A rank that has stopped has aborted or revoked its communicator: only what waits for it fails.
 enum class RankState : std::uint32_t { starting, alive, left, failed, stopped };
 
-// One operation in the flight recorder. A reader that finds `index` unchanged after reading has read a whole record.
+// One operation in the flight recorder. Its index locks the rest (sequence_lock.h).
 struct alignas(kCacheLine) OperationRecord {
   std::atomic<std::uint64_t> index;     // 1, 2, ... ; 0: being written or never used
   std::atomic<std::uint64_t> sequence;  // of the collective in its communicator, or of the message in its pair
@@ -29,6 +31,12 @@ struct alignas(kCacheLine) OperationRecord {
   std::atomic<std::uint64_t> origin;     // PackOrigin()
 };
 static_assert(sizeof(OperationRecord) == kCacheLine);
+
+// What a record's index locks.
+auto RecordWords(auto& record) {
+  return std::tie(record.sequence, record.signature, record.call, record.count, record.started, record.ended,
+                  record.origin);
+}
 
 // Which tuttiAlgorithm_t runs the operation, and the number of the site where it was called (call_site.h; 0: unknown).
 constexpr int kSiteShift = 32;
@@ -101,19 +109,10 @@ static_assert(std::atomic<RankState>::is_always_lock_free && std::atomic<std::ui
 // Publishes record number `index` as begun. One writer at a time.
 inline void WriteRecord(ControlBlock& control, std::uint64_t index, const RecordedOperation& operation) {
   auto& record = control.records[index % kRecords];
-  // A sequence lock. Each field is released and acquired, so that a reader that sees one of the new fields finds the
-  // old index gone when it looks at it again. (Fences would do the same, but ThreadSanitizer does not support them.)
-  constexpr auto release = std::memory_order_release;
-  record.index.store(0, std::memory_order_relaxed);
-  record.sequence.store(operation.sequence, release);
-  record.signature.store(operation.signature, release);
-  record.call.store(operation.call, release);
-  record.count.store(operation.count, release);
-  record.started.store(operation.started, release);
-  record.ended.store(0, release);
-  record.origin.store(operation.origin, release);
-  record.index.store(index, release);
-  control.newest.store(index, release);
+  constexpr std::int64_t kNotEnded = 0;
+  WriteWhole(record.index, index, RecordWords(record), operation.sequence, operation.signature, operation.call,
+             operation.count, operation.started, kNotEnded, operation.origin);
+  control.newest.store(index, std::memory_order_release);
 }
 
 // The failure of a rank in RankState::failed or stopped. Other processes may have written anything there: a code that is no
