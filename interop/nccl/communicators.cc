@@ -3,6 +3,7 @@
 #include "interop/nccl/convert.h"
 #include "interop/nccl/failure.h"
 #include "interop/nccl/notes.h"
+#include "tutti/extension.h"
 
 using namespace tutti::nccl;  // NOLINT: this file is the C boundary of that namespace
 
@@ -63,6 +64,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
+  const tutti::CallsFrom caller;
   return Guard(comm, [&] {
     auto ours = ToTutti(config);
     const auto result = tuttiCommSplit(ToTutti(comm), color, key, ToTutti(newcomm), OrNull(ours));

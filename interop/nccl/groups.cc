@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "interop/nccl/failure.h"
+#include "tutti/extension.h"
 
 namespace tutti::nccl {
 namespace {
@@ -105,6 +106,7 @@ ncclResult_t ncclGroupStart() {
 }
 
 ncclResult_t ncclGroupEnd() {
+  const tutti::CallsFrom caller;  // of what was collected; Tutti's own calls keep their lines
   return Guard(nullptr, [] {
     auto& group = ThisThreads();
     const auto result = FromTutti(tuttiGroupEnd());

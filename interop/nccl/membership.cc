@@ -64,6 +64,7 @@ ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* uniqueId) {
 
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank, ncclComm_t* newcomm,
                           ncclConfig_t* config) {
+  const tutti::CallsFrom caller;
   return Guard(comm, [&] {
     CheckGiven("newcomm", newcomm);
     if (comm == nullptr) {

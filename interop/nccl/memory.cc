@@ -3,6 +3,7 @@
 #include "interop/nccl/failure.h"
 #include "interop/nccl/groups.h"
 #include "interop/nccl/notes.h"
+#include "tutti/extension.h"
 
 using namespace tutti::nccl;  // NOLINT: this file is the C boundary of that namespace
 
@@ -19,6 +20,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
 }
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags) {
+  const tutti::CallsFrom caller;
   // Hints for NCCL's kernels; all of Tutti's windows are symmetric.
   constexpr int kKnownFlags = NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING | NCCL_WIN_GIN_ONLY;
   return Guard(comm, [&] {
@@ -62,11 +64,13 @@ static_assert(int{ncclStatGpuMemTotal} == int{tuttiStatGpuMemTotal});
 
 // This and Resume wait for the other ranks. In a group, one thread may call them for several communicators.
 ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags) {
+  const tutti::CallsFrom caller;
   return Guard(comm,
                [&] { return RunOrCollect(comm, [=] { return FromTutti(tuttiCommSuspend(ToTutti(comm), flags)); }); });
 }
 
 ncclResult_t ncclCommResume(ncclComm_t comm) {
+  const tutti::CallsFrom caller;
   return Guard(comm, [&] { return RunOrCollect(comm, [=] { return FromTutti(tuttiCommResume(ToTutti(comm))); }); });
 }
 

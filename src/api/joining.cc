@@ -121,6 +121,7 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ndev, const int* devlist)
 }
 
 tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t* newcomm, tuttiConfig_t* config) {
+  const CallsFrom caller;
   return calls::GuardCall(comm, [&] {
     const calls::Operating operating(comm);
     auto& handle = operating.handle();
@@ -165,6 +166,7 @@ tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excludeRanks, int exc
 
 tuttiResult_t tuttiCommGrow(tuttiComm_t comm, int nranks, const tuttiUniqueId* id, int rank, tuttiComm_t* newcomm,
                             tuttiConfig_t* config) {
+  const CallsFrom caller;
   return calls::GuardCall(comm, [&] {
     calls::CheckOutput("newcomm", newcomm);
     if (comm == nullptr) {

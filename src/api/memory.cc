@@ -3,6 +3,7 @@
 
 #include "src/calls/control_use.h"
 #include "src/calls/group.h"
+#include "tutti/extension.h"
 
 using namespace tutti;  // NOLINT: this file is the C boundary of that namespace
 
@@ -41,6 +42,7 @@ tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle) {
 }
 
 tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size, tuttiWindow_t* win, int winFlags) {
+  const CallsFrom caller;
   return calls::Guard(comm, [&] {
     const calls::Operating operating(comm);
     calls::Usable(operating.handle());
@@ -86,6 +88,7 @@ tuttiResult_t tuttiCommWindowPointer(tuttiComm_t comm, tuttiWindow_t win, int pe
 }
 
 tuttiResult_t tuttiCommSuspend(tuttiComm_t comm, int flags) {
+  const CallsFrom caller;
   return calls::Guard(comm, [&] {
     const calls::Operating operating(comm);
     calls::Alive(operating.handle());
@@ -96,6 +99,7 @@ tuttiResult_t tuttiCommSuspend(tuttiComm_t comm, int flags) {
 }
 
 tuttiResult_t tuttiCommResume(tuttiComm_t comm) {
+  const CallsFrom caller;
   return calls::Guard(comm, [&] {
     const calls::Operating operating(comm);
     calls::Alive(operating.handle());

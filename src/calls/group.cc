@@ -228,6 +228,11 @@ tuttiResult_t SubmitTogether(tuttiComm& handle, std::span<const plan::Operation>
 }
 
 tuttiResult_t SubmitJoin(Join join) {
+  join.body = [body = std::move(join.body), kept = plan::KeptSite()](const Admissions* queued,
+                                                                     std::shared_ptr<Turn> turn) {
+    const plan::WorkOf work(kept);
+    return body(queued, std::move(turn));
+  };
   if (open_groups > 0) {
     ThisThreadsGroup().joins.push_back(std::move(join));
     return tuttiSuccess;

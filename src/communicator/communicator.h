@@ -204,6 +204,11 @@ class Communicator {
   }
   [[noreturn]] void EndControlCall(ControlCall call);
   Error RefusalOf(const Error& failure, std::string_view where) const;
+  Error RefusalOf(const Error& failure, ControlCall call) {
+    return RefusalOf(failure, fmt::format("in {}{}", NameOf(call), Site()));
+  }
+  // " at train.py:41 in step": where this thread made its control call; nothing if that is not known. REQUIRES: locked.
+  std::string Site();
 
   Options options_;
   std::atomic<bool> cancelled_{false};

@@ -49,21 +49,25 @@ Error Communicator::RefusalOf(const Error& failure, std::string_view where) cons
   return {failure.code(), fmt::format("{} failed {}: {}", who, where, failure.what())};
 }
 
+std::string Communicator::Site() {
+  return host_->failure_detector().Site(host_->operations().SiteNumber(plan::CurrentSite(nullptr), nullptr));
+}
+
 void Communicator::EndControlCall(ControlCall call) {
   const Error failure = CurrentFailure();
   const bool invalid = failure.code() == tuttiInvalidUsage || failure.code() == tuttiInvalidArgument;
   const bool mismatch = IsMismatch(failure);
   if (!control_plane_->dead()) {
     // The exchanges succeeded. All ranks see by themselves that the exchanged values are invalid.
-    if (!invalid) control_plane_->Refuse(RefusalOf(failure, fmt::format("in {}", NameOf(call))));
+    if (!invalid) control_plane_->Refuse(RefusalOf(failure, call));
     throw failure;
   }
   // The other ranks already have the failure: it comes from one of them, or the failed exchange sent it. Adds this rank
   // and its call to the message, unless the others name them.
   const bool remote = failure.code() == tuttiRemoteError || failure.code() == tuttiTimeoutError;
   if (!mismatch && !remote) throw failure;
-  const Error named(failure.code(), fmt::format("{}; {} called {}", failure.what(),
-                                                host_->failure_detector().Who(rank()), NameOf(call)));
+  const Error named(failure.code(), fmt::format("{}; {} called {}{}", failure.what(),
+                                                host_->failure_detector().Who(rank()), NameOf(call), Site()));
   if (mismatch) throw Fail(named);
   throw named;
 }
@@ -71,6 +75,7 @@ void Communicator::EndControlCall(ControlCall call) {
 void Communicator::RefuseControlCalls(std::string_view what) {
   const std::lock_guard lock(*this);
   const auto before = failure();
+  // Without the line: nearly always there is no rank to tell it to, and finding it takes a while.
   control_plane_->Refuse(before ? *before
                                 : Error(tuttiInvalidUsage, fmt::format("{}{} called {}", kMismatch,
                                                                        host_->failure_detector().Who(rank()), what)));

@@ -85,7 +85,7 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, const Opti
       }
     } catch (...) {
       // Only this rank has seen this failure.
-      control_plane_->Refuse(RefusalOf(CurrentFailure(), "in split"));
+      control_plane_->Refuse(RefusalOf(CurrentFailure(), ControlCall::split));
       throw;
     }
     return GatherValues(all_gather, place);
@@ -132,7 +132,7 @@ std::unique_ptr<Communicator> Communicator::Join(ControlCall call, const MeetFro
     const Error failure = CurrentFailure();
     // Another rank has ended the meeting before this one came. Why, it has said here.
     if (failure.code() == tuttiRemoteError) AwaitArrivals(call, cancel);
-    control_plane_->Refuse(RefusalOf(failure, fmt::format("in {}", NameOf(call))));
+    control_plane_->Refuse(RefusalOf(failure, call));
     throw;
   }
 }

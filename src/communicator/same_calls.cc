@@ -74,14 +74,20 @@ void Communicator::RequireSameCalls(ControlCall call, const AllGather& all_gathe
   auto marks = GatherLists(all_gather, words);
   for (std::size_t r = 0; r < marks.size(); ++r) {
     if (marks[r].empty()) Throw(tuttiInternalError, "rank {} did not report which call it is in", r);
-    // Every rank gets the same result here.
-    if (marks[r].front() != marks.front().front()) {
-      throw Fail(
-          {tuttiInvalidUsage,
-           fmt::format("{}{} called {}, but {} called {}", kMismatch, host_->failure_detector().Who(0),
-                       NameOf(ControlCall{marks.front().front()}), host_->failure_detector().Who(static_cast<int>(r)),
-                       NameOf(ControlCall{marks[r].front()}))});
-    }
+  }
+  // Every rank finds the same one.
+  const auto other =
+      std::ranges::find_if(marks, [&](const auto& theirs) { return theirs.front() != marks.front().front(); });
+  if (other != marks.end()) {
+    const auto site = Site();
+    const auto sites = GatherLists(all_gather, std::vector(site.begin(), site.end()));
+    const auto called = [&](std::size_t r) {
+      const std::string_view where(sites[r].data(), std::min(sites[r].size(), kToldSite));
+      return fmt::format("{} called {}{}", host_->failure_detector().Who(static_cast<int>(r)),
+                         NameOf(ControlCall{marks[r].front()}), Printable(where));
+    };
+    const auto which = static_cast<std::size_t>(other - marks.begin());
+    throw Fail({tuttiInvalidUsage, fmt::format("{}{}, but {}", kMismatch, called(0), called(which))});
   }
   for (auto& theirs : marks) theirs.erase(theirs.begin());
   const auto odd = std::ranges::find_if(marks, [&](const auto& theirs) { return Differ(marks.front(), theirs); });

@@ -37,7 +37,7 @@ std::string FailureDetector::Who(int rank) const {
 }
 
 std::string FailureDetector::Describe(const InFlight& in_flight) const {
-  return DescribeWithoutSite(in_flight) + Site(in_flight);
+  return DescribeWithoutSite(in_flight) + Site(in_flight.site);
 }
 
 std::string FailureDetector::DescribeWithoutSite(const InFlight& in_flight) const {
@@ -211,7 +211,7 @@ std::optional<Error> FailureDetector::Look(const InFlight& in_flight, const Awai
   if (waited < timeout_) return std::nullopt;
   const int cause = Cause(in_flight, awaited);
   return Error{tuttiTimeoutError, fmt::format("nothing moved for {} ms in {} of {}{}{}{}", timeout_.count(),
-                                              DescribeWithoutSite(in_flight), Who(fabric_.rank()), Site(in_flight),
+                                              DescribeWithoutSite(in_flight), Who(fabric_.rank()), Site(in_flight.site),
                                               cause < 0 ? "" : fmt::format(", which waits for {}", Who(cause)),
                                               WhereOthersAre(in_flight))};
 }

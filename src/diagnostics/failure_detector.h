@@ -75,6 +75,8 @@ class FailureDetector {
   // "rank 3 (host node1, pid 4711)".
   std::string Who(int rank) const;
   std::string Describe(const InFlight& in_flight) const;
+  // " at train.py:41 in step": where this rank called, by number (transports/ring/call_site.h).
+  std::string Site(std::uint32_t number) const { return lines_.At(fabric_.control(fabric_.rank()).sites, number); }
   // A call on the record of `rank`: "all_reduce(count=8, float32, sum) at train.py:41 in step".
   std::string Describe(int rank, const RecordedCall& call) const {
     return call.Describe() + lines_.At(fabric_.control(rank).sites, call.site());
@@ -84,9 +86,6 @@ class FailureDetector {
 
  private:
   std::string DescribeWithoutSite(const InFlight& in_flight) const;
-  std::string Site(const InFlight& in_flight) const {
-    return lines_.At(fabric_.control(fabric_.rank()).sites, in_flight.site);
-  }
   Error End(const Error& failure, ring::RankState how);
   std::optional<Error> LookAtFailures() const;
   std::optional<Error> LookForStopped(const InFlight& in_flight) const;

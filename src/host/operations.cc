@@ -62,11 +62,15 @@ Active Operations::Begin(const plan::Operation& operation) {
   return active;
 }
 
-std::uint64_t Operations::OriginOf(std::uint64_t site, const std::shared_ptr<const std::string>& text,
-                                   tuttiAlgorithm_t algorithm) {
+std::uint32_t Operations::SiteNumber(std::uint64_t site, const std::shared_ptr<const std::string>& text) {
   const auto found = sites_.NumberOf(site, text);
   if (found.is_new) repeated_.ForgetSites();
-  return ring::PackOrigin(static_cast<std::uint32_t>(algorithm), found.number);
+  return found.number;
+}
+
+std::uint64_t Operations::OriginOf(std::uint64_t site, const std::shared_ptr<const std::string>& text,
+                                   tuttiAlgorithm_t algorithm) {
+  return ring::PackOrigin(static_cast<std::uint32_t>(algorithm), SiteNumber(site, text));
 }
 
 void Operations::FindSite(RepeatedCall& repeated, const plan::PlainCall& call) noexcept {

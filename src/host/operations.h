@@ -98,6 +98,9 @@ class Operations {
   }
   void ForgetPlans();
 
+  // The number of the place where a call was made (diagnostics::CallSites), for messages.
+  std::uint32_t SiteNumber(std::uint64_t site, const std::shared_ptr<const std::string>& text);
+
   // Adds the operations so far, and the bytes that they moved.
   void AddTraffic(tuttiCounters_t& counters) const { plans_.AddTraffic(counters); }
   // Records that a GPU's operation was the last one.

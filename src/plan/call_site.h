@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace tutti::plan {
 
@@ -26,5 +27,29 @@ inline std::uint64_t CurrentSite(const void* returns_to) {
 }
 // The words of that site; null if its key is an address.
 std::shared_ptr<const std::string> CurrentSiteText();
+
+// This thread's named site of now, for work that leaves the call: another thread does it, or the end of a group.
+class KeptSite {
+ public:
+  KeptSite() : key_(named_site.key), text_(CurrentSiteText()) {}
+
+  NamedSite site() const { return {key_, text_ == nullptr ? nullptr : text_->c_str()}; }
+
+ private:
+  std::uint64_t key_;
+  std::shared_ptr<const std::string> text_;
+};
+
+// While this lives, this thread does the work of a call that was made at `kept`, which outlives it.
+class WorkOf {
+ public:
+  explicit WorkOf(const KeptSite& kept) : before_(std::exchange(named_site, kept.site())) {}
+  ~WorkOf() { named_site = before_; }
+  WorkOf(const WorkOf&) = delete;
+  WorkOf& operator=(const WorkOf&) = delete;
+
+ private:
+  const NamedSite before_;
+};
 
 }  // namespace tutti::plan

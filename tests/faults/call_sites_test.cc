@@ -41,6 +41,20 @@ constexpr int kGathers = __LINE__ + 2;
   return result;
 }
 
+constexpr int kSplits = __LINE__ + 3;
+[[gnu::noinline]] tuttiResult_t Splits(tuttiComm_t comm, tuttiComm_t& child, tuttiConfig_t* config) {
+  child = nullptr;
+  const auto result = tuttiCommSplit(comm, 1, 0, &child, config);
+  return result == tuttiSuccess && child == nullptr ? tuttiInProgress : result;
+}
+
+constexpr int kRegisters = __LINE__ + 3;
+[[gnu::noinline]] tuttiResult_t Registers(Data& data, tuttiComm_t comm) {
+  tuttiWindow_t window = nullptr;
+  const auto result = tuttiCommWindowRegister(comm, data.in.data(), sizeof data.in, &window, TUTTI_WIN_DEFAULT);
+  return result == tuttiSuccess && window == nullptr ? tuttiInternalError : result;
+}
+
 // The words for a line of this file.
 std::string Site(int line, std::string_view function) {
   return fmt::format("at call_sites_test.cc:{} in tutti::testing::{}", line, function);
@@ -228,6 +242,78 @@ TEST_F(CallSites, OfCallsThatAreComparedLater) {
         Fails(split, tuttiInvalidUsage, {"root=0", "root=1", fmt::format(" at call_sites_test.cc:{} in ", line)}));
     self.Meet();
   });
+}
+
+// Control calls are compared by themselves. In a group, the line is that of the call, not of the group's end.
+TEST_F(CallSites, OfControlCallsThatDiffer) {
+  for (const bool grouped : {false, true}) {
+    RunRanks(3, [grouped](Rank& self) {
+      const Comm comm = self.Join();
+      Data data;
+      tuttiComm_t child = nullptr;
+      auto result = tuttiSuccess;
+      if (self.rank() == 1) {
+        result = Registers(data, comm);
+      } else if (grouped) {
+        EXPECT_TRUE(Ok(tuttiGroupStart()));
+        Splits(comm, child, nullptr);
+        result = tuttiGroupEnd();
+      } else {
+        result = Splits(comm, child, nullptr);
+      }
+      EXPECT_TRUE(Fails(result, tuttiInvalidUsage, {Site(kSplits, "Splits"), Site(kRegisters, "Registers")}));
+      self.Meet();
+    });
+  }
+}
+
+// A rank whose split runs in the background, beside one that makes no more calls.
+TEST_F(CallSites, OfAControlCallInTheBackground) {
+  RunRanks(2, [](Rank& self) {
+    Comm comm = self.Join();
+    if (self.rank() == 1) {
+      EXPECT_TRUE(Ok(tuttiCommFinalize(comm)));
+    } else {
+      tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+      config.blocking = 0;
+      tuttiComm_t child = nullptr;
+      EXPECT_EQ(Splits(comm, child, &config), tuttiInProgress);
+      auto state = tuttiInProgress;
+      while (state == tuttiInProgress) ASSERT_TRUE(Ok(tuttiCommGetAsyncError(child, &state)));
+      EXPECT_EQ(state, tuttiInvalidUsage);
+      const std::string message = tuttiGetLastError(child);
+      EXPECT_NE(message.find("called finalize"), std::string::npos) << message;
+      EXPECT_NE(message.find(Site(kSplits, "Splits")), std::string::npos) << message;
+      EXPECT_TRUE(Ok(tuttiCommDestroy(child)));
+    }
+    self.Meet();
+  });
+}
+
+TEST_F(CallSites, OfAControlCallThatWaitsForADeadRank) {
+  RunUntilADeath([](Rank& self) {
+    const Comm comm = self.Join();
+    if (self.rank() == 1) KillThisProcessAfter({});
+    tuttiComm_t child = nullptr;
+    EXPECT_TRUE(Fails(Splits(comm, child, nullptr), tuttiRemoteError, {"called split", Site(kSplits, "Splits")}));
+  });
+}
+
+TEST_F(CallSites, OfAControlCallThatTimesOut) {
+  RunOptions options;
+  options.environment = {{"TUTTI_INIT_TIMEOUT_MS", "700"}};
+  RunRanks(
+      2,
+      [](Rank& self) {
+        const Comm comm = self.Join();
+        tuttiComm_t child = nullptr;
+        if (self.rank() == 0) {
+          EXPECT_TRUE(
+              Fails(Splits(comm, child, nullptr), tuttiTimeoutError, {"called split", Site(kSplits, "Splits")}));
+        }
+        self.Meet();
+      },
+      options);
 }
 
 }  // namespace
