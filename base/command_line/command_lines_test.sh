@@ -37,8 +37,22 @@ expect 2 'there is no command rnu; did you mean run\?' "$tutti" rnu
 expect 2 'there is no option --nodez; did you mean --nodes\? \(`tutti topo --help`' "$tutti" topo --nodez 2
 expect 2 'there is no option --rank; did you mean --ranks\?' "$bench" all_reduce --rank=3
 expect 2 '"bsh" is unknown; did you mean bash\?' "$tutti" completion bsh
-expect 1 'algorithm "rign" is unknown; did you mean ring\?' "$tutti" show all_reduce rign --ranks 4
-expect 1 'collective "all_reduse" is unknown; did you mean all_reduce\?' "$tutti" explain all_reduse 1M --ranks 4
+for command in show verify; do
+  expect 2 'algorithm "rign" is unknown; did you mean ring\?' "$tutti" $command all_reduce rign --ranks 4
+  expect 2 'collective "rign" is unknown' "$tutti" $command rign all_reduce --ranks 4
+done
+for command in explain simulate; do
+  expect 2 'collective "all_reduse" is unknown; did you mean all_reduce\?' "$tutti" $command all_reduse --ranks 4
+  expect 2 'algorithm "rign" is unknown; did you mean ring\?' "$tutti" $command all_reduce --algo rign --ranks 4
+done
+expect 2 'unknown unit "X"' "$tutti" explain all_reduce 1X --ranks 4
+expect 2 'unknown unit "X"' "$tutti" simulate all_reduce -b 1X --ranks 4
+expect 2 'GPU "h10" is unknown; did you mean h100\?' "$tutti" explain all_reduce 1M --one-gpu h10 --ranks 4
+expect 2 'there is no rank 4 of 4' "$tutti" show all_reduce ring --ranks 4 --rank 4
+expect 2 'an algorithm needs --ranks' "$tutti" show all_reduce ring
+expect 2 'name "tb" is unknown' "$tutti" plan --model "$source/examples/models/gpt_145b.json" --cluster "$source/topology/testdata/dgx1v.xml" x 128 --given tb=8
+expect 2 'data type "flaot" is unknown; did you mean float\?' "$bench" all_reduce -d flaot
+expect 2 'peer "gloom" is unknown; did you mean gloo\?' "$bench" all_reduce --vs gloom
 expect 2 'operator "summ" is unknown; did you mean sum\?' "$bench" all_reduce -o summ
 expect 2 '--nonsense' "$tutti" topo --nonsense
 expect 2 'does not exist' "$tutti" topo /nowhere.xml
@@ -179,6 +193,15 @@ PYTHON
 expect 7 '' "$tutti" run -n 3 --patience 0.2 --json "$work/ends" -- bash -c 'case $RANK in 0) exit 0 ;; 1) exit 7 ;; *) exec sleep 60 ;; esac'
 holds 'tutti run --json says how each rank ended' python3 "$work/ends.py" "$work/ends"
 expect 137 'rank 0 .* was ended by signal 9' "$tutti" run -n 2 --patience 0.2 -- bash -c '[ "$RANK" != 0 ] || kill -9 $$; sleep 60'
+# What every rank would say of its environment one says, also if it is the only one that has it; and each program in turn.
+ranks=("$tutti" run -n 3 --tag -- bash -c '[[ $RANK != "$2" ]] || export TUTTI_TIMEOOT=3; exec "$1" all_reduce -b 8 -e 8 --cell-ms 5' ranks "$bench")
+for run in 1 2; do
+  expect 0 '^\[[0-2]\] tutti: TUTTI_TIMEOOT is not a setting' env TUTTI_TIMEOOT=3 "${ranks[@]}" none
+  [[ $(grep -c TUTTI_TIMEOOT "$work/out") == 1 ]] || { echo 'FAILED: ranks say the same of their environment'; failures=$((failures + 1)); }
+done
+expect 0 '^\[2\] tutti: TUTTI_TIMEOOT is not a setting' "${ranks[@]}" 2
+expect 0 'TUTTI_AGLO is not' env TUTTI_AGLO=ring "${ranks[@]}" 2
+expect 0 '^\[2\] tutti: TUTTI_TIMEOOT is not a setting' env TUTTI_AGLO=ring "${ranks[@]}" 2
 # A signal to the launcher ends the ranks.
 "$tutti" run -n 2 --patience 0.2 -- sleep 61 &
 launcher=$!

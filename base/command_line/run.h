@@ -3,11 +3,11 @@
 // Thread-safety: one thread.
 #pragma once
 
+#include <exception>
 #include <string>
 
 namespace CLI {
 class App;
-class ParseError;
 }  // namespace CLI
 
 namespace tutti::command_line {
@@ -20,8 +20,8 @@ inline constexpr int kWrongUsage = 2;  // the command line is wrong
 std::string Version();
 void AddVersion(CLI::App& app);
 
-// Prints what a parse error says, or the help or the version; returns the exit status.
-int Report(const CLI::App& app, const CLI::ParseError& error);
+// Prints what an error says, or the help or the version that CLI11 throws; returns the exit status.
+int Report(const CLI::App& app, const std::exception& error);
 
 // Parses, which runs the subcommands' callbacks. Returns the exit status.
 int Run(CLI::App& app, int argc, char** argv);

@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 
+#include "base/usage_error.h"
+
 namespace tutti::report {
 namespace {
 
@@ -19,7 +21,7 @@ TEST(ParseSize, UnderstandsUnits) {
 
 TEST(ParseSize, RefusesWhatIsNoSize) {
   for (const char* text : {"", "K", "-8", "8 8", "1Q", "1KK", "0.3", "nan", "inf", "1e300", "99999T", "8\n"}) {
-    EXPECT_THROW(ParseSize(text), std::invalid_argument) << text;
+    EXPECT_THROW(ParseSize(text), UsageError) << text;
   }
 }
 
@@ -39,10 +41,10 @@ TEST(Sweep, GoesByFactorOrStep) {
 }
 
 TEST(Sweep, RefusesWhatWouldNeverEnd) {
-  EXPECT_THROW(Sweep(9, 8, 2, 1), std::invalid_argument);
-  EXPECT_THROW(Sweep(8, 16, 1, 0), std::invalid_argument);
-  EXPECT_THROW(Sweep(0, 16, 2, 1), std::invalid_argument);
-  EXPECT_THROW(Sweep(0, 1u << 30, 1, 1), std::invalid_argument);
+  EXPECT_THROW(Sweep(9, 8, 2, 1), UsageError);
+  EXPECT_THROW(Sweep(8, 16, 1, 0), UsageError);
+  EXPECT_THROW(Sweep(0, 16, 2, 1), UsageError);
+  EXPECT_THROW(Sweep(0, 1u << 30, 1, 1), UsageError);
 }
 
 }  // namespace

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
-#include <stdexcept>
 #include <thread>
 
 #include "base/settings/nearest_name.h"
+#include "base/usage_error.h"
 
 namespace tutti::bench {
 namespace {
@@ -62,7 +62,7 @@ const Peer& PeerNamed(const std::string& name) {
     names.push_back(peer.name);
   }
   names.emplace_back("all");
-  throw std::invalid_argument(UnknownName("--vs: peer", name, names));
+  throw UsageError(UnknownName("--vs: peer", name, names));
 }
 
 std::string FindInPath(const std::string& program) {
@@ -128,7 +128,7 @@ std::vector<std::string> ResolvePeers(const std::vector<std::string>& names, boo
         if (why_not(known).empty()) add(known);
       }
     } else if (const std::string why = why_not(PeerNamed(name).name); !why.empty()) {
-      throw std::invalid_argument(fmt::format("--vs {}: {}", name, why));
+      ThrowUsage("--vs {}: {}", name, why);
     } else {
       add(name);
     }

@@ -24,7 +24,7 @@ std::vector<std::string> KnownPeers();
 // "" if it can be started, else the reason.
 std::string WhyMissing(const std::string& library);
 // "all" stands for every installed peer that supports the chosen memory, a device's or the host's. Throws
-// std::invalid_argument for names that are unknown, not installed or unsuited to that memory.
+// UsageError for names that are unknown, not installed or unsuited to that memory.
 std::vector<std::string> ResolvePeers(const std::vector<std::string>& names, bool device);
 // Whether several of its ranks can be threads of one process.
 bool RunsInThreads(const std::string& library);

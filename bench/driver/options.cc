@@ -10,13 +10,13 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <stdexcept>
 
 #include "base/command_line/run.h"
 #include "base/command_line/words.h"
 #include "base/numbers/datatype.h"
 #include "base/report/sizes.h"
 #include "base/settings/nearest_name.h"
+#include "base/usage_error.h"
 #include "bench/driver/launch.h"
 
 namespace tutti::bench {
@@ -110,7 +110,7 @@ void AddNcclFlags(CLI::App& app, Raw& raw, Options& options) {
 void RefuseMeaningless(const CLI::App& app) {
   for (const auto& [flag, why] : Refused()) {
     const std::string first_name = flag.substr(0, flag.find(','));
-    if (app.count(first_name) != 0) throw std::invalid_argument(fmt::format("{}: {}", flag, why));
+    if (app.count(first_name) != 0) ThrowUsage("{}: {}", flag, why);
   }
 }
 
@@ -159,7 +159,7 @@ void CheckName(const std::string& name) {
   std::vector<std::string_view> names;
   for (int i = 0; i < kCollectives; ++i) names.emplace_back(NameOf(static_cast<Collective>(i)));
   names.insert(names.end(), {"limits", "grid", "device"});
-  throw std::invalid_argument(UnknownName("name", name, names));
+  throw UsageError(UnknownName("name", name, names));
 }
 
 std::vector<tuttiDataType_t> TypesOf(const std::string& text) {
@@ -172,7 +172,7 @@ std::vector<tuttiDataType_t> TypesOf(const std::string& text) {
     std::vector<std::string_view> names;
     for (const auto& each : kDataTypes) names.emplace_back(each.nccl_tests_name);
     names.emplace_back("all");
-    throw std::invalid_argument(UnknownName("data type", text, names));
+    throw UsageError(UnknownName("data type", text, names));
   }
   return types;
 }
@@ -186,7 +186,7 @@ std::vector<tuttiRedOp_t> OpsOf(const std::string& text) {
   } else {
     std::vector<std::string_view> names(kOpNames.begin(), kOpNames.end());
     names.emplace_back("all");
-    throw std::invalid_argument(UnknownName("operator", text, names));
+    throw UsageError(UnknownName("operator", text, names));
   }
   return ops;
 }
@@ -199,23 +199,19 @@ std::vector<std::size_t> SizesOf(const Raw& raw) {
 
 void ResolveRanks(const Raw& raw, int launched_ranks, Options& options) {
   options.threads = raw.threads * raw.threads_per_thread;
-  if (options.threads > kMostRanks) throw std::invalid_argument("-t times -g is more than 1024 ranks");
+  if (options.threads > kMostRanks) ThrowUsage("-t times -g is more than 1024 ranks");
   if (launched_ranks > 0) {
     if (raw.ranks != 0 || options.threads != 1) {
-      throw std::invalid_argument(
-          "--ranks, -t and -g are not allowed under a launcher, which has already chosen the ranks");
+      ThrowUsage("--ranks, -t and -g are not allowed under a launcher, which has already chosen the ranks");
     }
-    if (!raw.peers.empty())
-      throw std::invalid_argument("--vs starts its own ranks: run tutti-bench without a launcher");
-    if (options.busy > 0)
-      throw std::invalid_argument("--busy starts its own processes: run tutti-bench without a launcher");
+    if (!raw.peers.empty()) ThrowUsage("--vs starts its own ranks: run tutti-bench without a launcher");
+    if (options.busy > 0) ThrowUsage("--busy starts its own processes: run tutti-bench without a launcher");
     options.ranks = launched_ranks;
     return;
   }
   options.ranks = raw.ranks != 0 ? raw.ranks : options.threads > 1 ? options.threads : kDefaultRanks;
   if (options.ranks % options.threads != 0) {
-    throw std::invalid_argument(
-        fmt::format("--ranks {} is not a multiple of the {} ranks in a process", options.ranks, options.threads));
+    ThrowUsage("--ranks {} is not a multiple of the {} ranks in a process", options.ranks, options.threads);
   }
 }
 
@@ -223,11 +219,10 @@ void ResolveCluster(const Options& options) {
   const int hosts = options.cluster.hosts;
   if (hosts == 1) return;
   if (options.threads != 1 || options.call.device) {
-    throw std::invalid_argument(
-        "--hosts needs ranks that are processes with host memory: remove -t, -g and --memory device");
+    ThrowUsage("--hosts needs ranks that are processes with host memory: remove -t, -g and --memory device");
   }
   if (options.ranks % hosts != 0) {
-    throw std::invalid_argument(fmt::format("--ranks {} is not a multiple of {} hosts", options.ranks, hosts));
+    ThrowUsage("--ranks {} is not a multiple of {} hosts", options.ranks, hosts);
   }
 }
 
@@ -235,10 +230,9 @@ void ResolveMemory(const Raw& raw, int launched_ranks, Options& options) {
   constexpr double kLeastBatchUs = 1000;  // waiting for a stream takes about 10 us
   constexpr int kMostCallsInGraph = 256;
   options.call.device = raw.memory == "device";
-  if (options.call.graph && !options.call.device) throw std::invalid_argument("--graph needs --memory device");
+  if (options.call.graph && !options.call.device) ThrowUsage("--graph needs --memory device");
   if (!options.call.device) return;
-  if (launched_ranks > 0)
-    throw std::invalid_argument("--memory device is not supported under a launcher: run tutti-bench without it");
+  if (launched_ranks > 0) ThrowUsage("--memory device is not supported under a launcher: run tutti-bench without it");
   options.plan.least_batch_us = kLeastBatchUs;
   if (options.call.graph) options.plan.most_calls_in_batch = kMostCallsInGraph;
 }
@@ -248,7 +242,7 @@ void CheckWritable(const std::string& file) {
   if (file.empty()) return;
   const std::string directory = std::filesystem::absolute(file).parent_path();
   if (::access(directory.c_str(), W_OK) != 0) {
-    throw std::invalid_argument(fmt::format("cannot write {}: {}: {}", file, directory, std::strerror(errno)));
+    ThrowUsage("cannot write {}: {}: {}", file, directory, std::strerror(errno));
   }
 }
 
@@ -260,7 +254,7 @@ void Resolve(const Raw& raw, int launched_ranks, Options& options) {
   }
   options.sizes = SizesOf(raw);
   if (options.busy > 0 && !CollectiveNamed(options.name))
-    throw std::invalid_argument("--busy goes with one collective: the machine's limits are measured undisturbed");
+    ThrowUsage("--busy goes with one collective: the machine's limits are measured undisturbed");
   options.types = TypesOf(raw.type);
   options.ops = OpsOf(raw.op);
   ResolveRanks(raw, launched_ranks, options);
@@ -269,10 +263,10 @@ void Resolve(const Raw& raw, int launched_ranks, Options& options) {
   options.peers = ResolvePeers(raw.peers, options.call.device);
   options.with_tutti = !raw.no_tutti;
   if (!options.with_tutti && options.peers.empty() && CollectiveNamed(options.name)) {
-    throw std::invalid_argument("--no-tutti leaves nothing to measure; name libraries with --vs");
+    ThrowUsage("--no-tutti leaves nothing to measure; name libraries with --vs");
   }
   if (options.root >= options.ranks) {
-    throw std::invalid_argument(fmt::format("-r {}: there are only {} ranks", options.root, options.ranks));
+    ThrowUsage("-r {}: there are only {} ranks", options.root, options.ranks);
   }
   const std::string place = !raw.place.empty() ? raw.place : options.peers.empty() ? "both" : "out";
   options.out_of_place = place != "in";
@@ -294,8 +288,7 @@ void Resolve(const Raw& raw, int launched_ranks, Options& options) {
   options.call.cpu_time = raw.cpu_time != 0;
   if (options.grid_ranks.empty()) options.grid_ranks = {2, 4, 8};
   for (const std::string& size : raw.grid_sizes) options.grid_sizes.push_back(report::ParseSize(size));
-  if (options.resume && options.json_file.empty())
-    throw std::invalid_argument("--resume needs --json with the file to resume");
+  if (options.resume && options.json_file.empty()) ThrowUsage("--resume needs --json with the file to resume");
 }
 
 }  // namespace
@@ -334,11 +327,8 @@ std::optional<Options> ParseOptions(int argc, char** argv, int launched_ranks, i
     RefuseMeaningless(line.app);
     Resolve(line.raw, launched_ranks, line.options);
     return line.options;
-  } catch (const CLI::ParseError& error) {
+  } catch (const std::exception& error) {
     *status = command_line::Report(line.app, error);
-  } catch (const std::invalid_argument& error) {
-    fmt::print(stderr, "tutti-bench: {}\n", error.what());
-    *status = command_line::kWrongUsage;
   }
   return std::nullopt;
 }

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/numbers/datatype.h"
+#include "base/usage_error.h"
 #include "bench/driver/launch.h"
 #include "bench/driver/measure.h"
 
@@ -156,9 +157,9 @@ TEST(Team, RefusedIsACellThatSaysSo) {
 }
 
 TEST(Peers, AreThoseOfTheMemory) {
-  EXPECT_THROW(ResolvePeers({kNccl}, /*device=*/false), std::invalid_argument);
-  EXPECT_THROW(ResolvePeers({"gloo"}, /*device=*/true), std::invalid_argument);
-  EXPECT_THROW(ResolvePeers({"nccl2"}, /*device=*/true), std::invalid_argument);
+  EXPECT_THROW(ResolvePeers({kNccl}, /*device=*/false), UsageError);
+  EXPECT_THROW(ResolvePeers({"gloo"}, /*device=*/true), UsageError);
+  EXPECT_THROW(ResolvePeers({"nccl2"}, /*device=*/true), UsageError);
 }
 
 TEST(Process, IsReapedWithItsOutputKept) {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/error.h"
 #include "base/numbers/rounding.h"
 #include "base/settings/nearest_name.h"
 #include "base/threads/made_once.h"
+#include "base/usage_error.h"
 
 namespace tutti::cost_model {
 namespace {
@@ -179,7 +179,7 @@ schedule::Collective ParseCollective(std::string_view word) {
   std::vector<std::string_view> names;
   for (int c = 0; c < schedule::kScheduledCollectives; ++c)
     names.push_back(kCollectives[static_cast<std::size_t>(c)].name);
-  Throw(tuttiInvalidArgument, "{}", UnknownName("collective", word, names));
+  throw UsageError(UnknownName("collective", word, names));
 }
 
 std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/plain_text.h"
 #include "base/settings/nearest_name.h"
+#include "base/usage_error.h"
 #include "selection/cost_model/candidates.h"
 
 namespace tutti::cost_model {
@@ -15,7 +16,7 @@ tuttiAlgorithm_t ParseAlgorithm(std::string_view word) {
   if (const auto algorithm = builders::AlgorithmFromName(word)) return *algorithm;
   std::vector<std::string_view> names;
   for (const auto algorithm : builders::kAllAlgorithms) names.push_back(builders::NameOf(algorithm));
-  Throw(tuttiInvalidArgument, "{}", UnknownName("algorithm", word, names));
+  throw UsageError(UnknownName("algorithm", word, names));
 }
 
 namespace {

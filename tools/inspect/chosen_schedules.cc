@@ -7,6 +7,7 @@
 
 #include "algorithms/builders/build.h"
 #include "base/error.h"
+#include "base/usage_error.h"
 #include "selection/cost_model/candidates.h"
 #include "tools/simulator/target.h"
 
@@ -20,7 +21,7 @@ constexpr int kMaxChannels = 64;
 schedule::RankLayout RankLayoutOf(const ScheduleChoice& choice) {
   if (!choice.topology.empty()) {
     if (!choice.ranks_on.empty()) {
-      Throw(tuttiInvalidArgument, "--ranks-on cannot be combined with --topo, which defines the nodes itself");
+      ThrowUsage("--ranks-on cannot be combined with --topo, which defines the nodes itself");
     }
     TargetOptions options;
     options.topology = choice.topology;
@@ -35,9 +36,9 @@ schedule::RankLayout RankLayoutOf(const ScheduleChoice& choice) {
     }
     return schedule::ArrangeByNode(node_of);
   }
-  if (choice.ranks == 0) Throw(tuttiInvalidArgument, "an algorithm needs --ranks, --ranks-on or --topo");
+  if (choice.ranks == 0) ThrowUsage("an algorithm needs --ranks, --ranks-on or --topo");
   if (choice.nodes > choice.ranks) {
-    Throw(tuttiInvalidArgument, "{} ranks are too few for {} nodes", choice.ranks, choice.nodes);
+    ThrowUsage("{} ranks are too few for {} nodes", choice.ranks, choice.nodes);
   }
   return schedule::ArrangeEvenly(choice.ranks, choice.nodes);
 }
@@ -64,21 +65,21 @@ msccl::Program ChosenSchedules(const ScheduleChoice& given) {
   ScheduleChoice choice = given;
   // The former order.
   if (builders::AlgorithmFromName(given.what)) std::swap(choice.what, choice.algorithm);
-  if (choice.what.empty()) Throw(tuttiInvalidArgument, "{} needs a collective, such as all_reduce", choice.algorithm);
+  if (choice.what.empty()) ThrowUsage("{} needs a collective, such as all_reduce", choice.algorithm);
   const schedule::Collective collective = cost_model::ParseCollective(choice.what);
-  if (choice.algorithm.empty()) Throw(tuttiInvalidArgument, "{} needs an algorithm, such as ring", choice.what);
+  if (choice.algorithm.empty()) ThrowUsage("{} needs an algorithm, such as ring", choice.what);
   const auto algorithm = cost_model::ParseAlgorithm(choice.algorithm);
   const schedule::RankLayout where = RankLayoutOf(choice);
-  if (where.nranks() > kMaxRanks) Throw(tuttiInvalidArgument, "{} ranks; the limit is {}", where.nranks(), kMaxRanks);
+  if (where.nranks() > kMaxRanks) ThrowUsage("{} ranks; the limit is {}", where.nranks(), kMaxRanks);
   if (choice.root >= where.nranks()) {
-    Throw(tuttiInvalidArgument, "the root is rank {}, but the last rank is {}", choice.root, where.nranks() - 1);
+    ThrowUsage("the root is rank {}, but the last rank is {}", choice.root, where.nranks() - 1);
   }
   builders::ScheduleRequest request{collective, 0, where.nranks(), choice.root, choice.channels, &where};
   msccl::Program program{choice.algorithm, true, {}};
   for (; request.rank < request.nranks; ++request.rank) {
     auto schedule = builders::Build(algorithm, request);
     if (!schedule) {
-      Throw(tuttiInvalidArgument, "{} does not support {} on {} ranks", choice.algorithm, choice.what, where.nranks());
+      ThrowUsage("{} does not support {} on {} ranks", choice.algorithm, choice.what, where.nranks());
     }
     program.ranks.push_back(std::move(*schedule));
   }

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "algorithms/builders/records.h"
-#include "base/error.h"
 #include "base/files/files.h"
+#include "base/usage_error.h"
 #include "tools/commands.h"
 #include "tools/inspect/chosen_schedules.h"
 #include "tools/inspect/schedule_drawing.h"
@@ -41,7 +41,7 @@ nlohmann::ordered_json JsonOf(const schedule::Schedule& schedule) {
 void Show(const ShowOptions& options) {
   const msccl::Program program = ChosenSchedules(options.choice);
   const auto ranks = static_cast<int>(program.ranks.size());
-  if (options.rank.value_or(0) >= ranks) Throw(tuttiInvalidArgument, "there is no rank {} of {}", *options.rank, ranks);
+  if (options.rank.value_or(0) >= ranks) ThrowUsage("there is no rank {} of {}", *options.rank, ranks);
   if (options.svg.empty()) {
     nlohmann::ordered_json json = {{"collective", schedule::NameOf(program.ranks.front().collective)},
                                    {"by", program.name},
@@ -57,7 +57,7 @@ void Show(const ShowOptions& options) {
     return;
   }
   if (options.channel >= std::ssize(program.ranks.front().channels)) {
-    Throw(tuttiInvalidArgument, "there is no channel {} of {}", options.channel, program.ranks.front().channels.size());
+    ThrowUsage("there is no channel {} of {}", options.channel, program.ranks.front().channels.size());
   }
   WriteFile(options.svg, DrawSchedules(program.ranks, options.channel, program.name));
 }

@@ -17,6 +17,7 @@
 #include "base/files/json.h"
 #include "base/plain_text.h"
 #include "base/settings/nearest_name.h"
+#include "base/usage_error.h"
 #include "tools/commands.h"
 #include "tools/json.h"
 #include "tools/planner/plan_ranking.h"
@@ -60,7 +61,7 @@ Cluster ClusterOf(const PlanOptions& options, std::string& name) {
     const auto& number = words[1];
     const auto parsed = std::from_chars(number.data(), number.data() + number.size(), cluster.nodes);
     if (parsed.ec != std::errc() || parsed.ptr != number.data() + number.size() || cluster.nodes < 1) {
-      Throw(tuttiInvalidArgument, "\"{}\" is not a number of nodes; --cluster takes FILE x NODES", number);
+      ThrowUsage("\"{}\" is not a number of nodes; --cluster takes FILE x NODES", number);
     }
   }
   cluster.node = xml::ReadTopologyFile(name).system;
@@ -101,12 +102,12 @@ std::optional<Strategy> GivenStrategy(const std::string& text, int ranks) {
     if (field == fields.end()) {
       std::vector<std::string_view> names;
       for (const auto& each : fields) names.push_back(each.first);
-      Throw(tuttiInvalidArgument, "--given: {}", UnknownName("name", word.substr(0, equals), names));
+      ThrowUsage("--given: {}", UnknownName("name", word.substr(0, equals), names));
     }
     if (value.empty() ||
         std::from_chars(value.data(), value.data() + value.size(), *field->second).ptr != value.data() + value.size() ||
         *field->second < 0) {
-      Throw(tuttiInvalidArgument, "--given: {} is not NAME=NUMBER", Quoted(word));
+      ThrowUsage("--given: {} is not NAME=NUMBER", Quoted(word));
     }
     begin = end + 1;
   }
@@ -114,8 +115,8 @@ std::optional<Strategy> GivenStrategy(const std::string& text, int ranks) {
   const int rest = std::max(1, strategy.tp * strategy.cp * strategy.pp);
   if (strategy.dp == 0) strategy.dp = ranks / rest;
   if (strategy.ranks() != ranks) {
-    Throw(tuttiInvalidArgument, "--given: tp ({}) x cp ({}) x pp ({}) x dp ({}) is {}, but the cluster has {} GPUs",
-          strategy.tp, strategy.cp, strategy.pp, strategy.dp, strategy.ranks(), ranks);
+    ThrowUsage("--given: tp ({}) x cp ({}) x pp ({}) x dp ({}) is {}, but the cluster has {} GPUs", strategy.tp,
+               strategy.cp, strategy.pp, strategy.dp, strategy.ranks(), ranks);
   }
   return strategy;
 }

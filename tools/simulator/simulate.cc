@@ -6,11 +6,11 @@
 #include <memory>
 
 #include "base/command_line/words.h"
-#include "base/error.h"
 #include "base/files/files.h"
 #include "base/report/chart.h"
 #include "base/report/progress.h"
 #include "base/report/sizes.h"
+#include "base/usage_error.h"
 #include "selection/cost_model/candidates.h"
 #include "tools/commands.h"
 #include "tools/inspect/chosen_schedules.h"
@@ -79,17 +79,16 @@ void FitToPrograms(SimulateOptions& options, schedule::Collective collective, co
     if (!entrant.program) continue;
     const schedule::Schedule& schedule = entrant.program->ranks.front();
     if (schedule.collective != collective) {
-      Throw(tuttiInvalidArgument, "{} is a program for {}, not for {}", entrant.name,
-            schedule::NameOf(schedule.collective), schedule::NameOf(collective));
+      ThrowUsage("{} is a program for {}, not for {}", entrant.name, schedule::NameOf(schedule.collective),
+                 schedule::NameOf(collective));
     }
     if (options.target.ranks == 0) options.target.ranks = schedule.nranks;
     if (schedule.nranks != options.target.ranks) {
-      Throw(tuttiInvalidArgument, "{} is a program for {} ranks, but {} are requested", entrant.name, schedule.nranks,
-            options.target.ranks);
+      ThrowUsage("{} is a program for {} ranks, but {} are requested", entrant.name, schedule.nranks,
+                 options.target.ranks);
     }
     if (options.channels > 0) {
-      Throw(tuttiInvalidArgument, "{} is a program with its own channels; --channels is for algorithms only",
-            entrant.name);
+      ThrowUsage("{} is a program with its own channels; --channels is for algorithms only", entrant.name);
     }
   }
 }

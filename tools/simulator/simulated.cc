@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "algorithms/builders/build.h"
-#include "base/error.h"
+#include "base/usage_error.h"
 #include "selection/cost_model/candidates.h"
 #include "selection/simulator/node_classes.h"
 
@@ -103,8 +103,8 @@ Outcome Fastest(const Target& target, const Wish& wish, const Told& tell) {
     if (!best || outcome.result.duration_us < best->result.duration_us) best = std::move(outcome);
   }
   if (!best) {
-    Throw(tuttiInvalidArgument, "no requested algorithm supports {} on {} ranks", schedule::NameOf(wish.collective),
-          target.machine.nranks());
+    ThrowUsage("no requested algorithm supports {} on {} ranks", schedule::NameOf(wish.collective),
+               target.machine.nranks());
   }
   return *best;
 }

@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
 #include "base/settings/nearest_name.h"
+#include "base/usage_error.h"
 #include "executors/cuda/kernels/device_plan.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/cost_model/machine_of_system.h"
@@ -44,9 +44,9 @@ Target OneGpu(const TargetOptions& options) {
   const auto gpu =
       std::find_if(kGpus.begin(), kGpus.end(), [&](const Gpu& each) { return each.name == options.one_gpu; });
   if (gpu == kGpus.end()) {
-    Throw(tuttiInvalidArgument, "{}", UnknownName("GPU", options.one_gpu, NamesOfGpus()));
+    throw UsageError(UnknownName("GPU", options.one_gpu, NamesOfGpus()));
   }
-  if (options.ranks < 1) Throw(tuttiInvalidArgument, "--one-gpu needs --ranks");
+  if (options.ranks < 1) ThrowUsage("--one-gpu needs --ranks");
   return {cost_model::MachineOfOneGpu(options.ranks, gpu->sm, gpu->memory_bandwidth, cuda_kernels::kMaxThreads), true,
           gpu->multiprocessors * static_cast<int>(cuda_kernels::kBlocksPerMultiprocessor)};
 }
@@ -99,7 +99,7 @@ Target SyntheticHost(const TargetOptions& options) {
 Target HostsOf(const TargetOptions& options) {
   const int ranks = options.ranks > 0 ? options.ranks : options.cores * options.nodes;
   if (ranks < options.nodes) {
-    Throw(tuttiInvalidArgument, "{} ranks are fewer than {} nodes", ranks, options.nodes);
+    ThrowUsage("{} ranks are fewer than {} nodes", ranks, options.nodes);
   }
   const auto processors = options.one_machine
                               ? cost_model::ShareProcessors(options.cores, options.nodes, ranks, ranks / options.nodes)
@@ -120,7 +120,7 @@ Target TargetOf(const TargetOptions& options) {
   if (!options.host.empty()) return SyntheticHost(options);
   if (options.topology.empty()) return HostsOf(options);
   if (options.ranks % options.nodes != 0) {
-    Throw(tuttiInvalidArgument, "{} ranks are not the same number on each of {} nodes", options.ranks, options.nodes);
+    ThrowUsage("{} ranks are not the same number on each of {} nodes", options.ranks, options.nodes);
   }
   const topology::System system = xml::ReadTopologyFile(options.topology).system;
   topology::CheckSearchable(system);
