@@ -142,6 +142,8 @@ Communicator::~Communicator() {
   Record(counts_, standing_);
 }
 
+void Communicator::MoveMessages() const { Progress::Make(progress_.get()); }
+
 void Communicator::Decline(const char* reason) {
   decided_ = true;
   standing_ = reason;

@@ -31,6 +31,8 @@ class Communicator {
       Decide();
     return tutti_;
   }
+  // Lets MPI move its messages on. REQUIRES: Tutti() is not null.
+  void MoveMessages() const;
   int rank() const { return rank_; }
   std::size_t ranks() const { return static_cast<std::size_t>(ranks_); }
   Counts& counts() { return counts_; }

@@ -153,7 +153,12 @@ int Barrier(const Below& mpi, MPI_Comm comm) {
   auto call = Begin(mpi, comm);
   if (call.communicator != nullptr) Choose(call, Collective::barrier, true);
   if (!call) return mpi.Barrier(comm);
-  return Conclude(call, [&] { return tuttiBarrier(call.tutti, nullptr); });
+  return Conclude(call, [&] {
+    const auto result = tuttiBarrier(call.tutti, nullptr);
+    // After MPI's own, what others sent before it has arrived, and programs ask for it once.
+    if (result == tuttiSuccess) call.communicator->MoveMessages();
+    return result;
+  });
 }
 
 }  // namespace

@@ -166,6 +166,36 @@ void Threads() {
   for (auto& comm : comms) MPI_Comm_free(&comm);
 }
 
+// What a rank has done before a barrier, others see after it when they ask once.
+void CheckSeenAfterBarrier() {
+  constexpr int kAsked = 100;
+  const int rank = RankOf(MPI_COMM_WORLD), first = 0;
+  MPI_Group all{}, others{}, only_first{};
+  MPI_Comm_group(MPI_COMM_WORLD, &all);
+  MPI_Group_excl(all, 1, &first, &others);
+  MPI_Group_incl(all, 1, &first, &only_first);
+  char data = 0;
+  MPI_Win window{};
+  MPI_Win_create(&data, 1, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+  int unseen = 0;
+  for (int round = 0; round < kAsked; ++round) {
+    int seen = 1;
+    if (rank == first) MPI_Win_start(others, 0, window);
+    if (rank != first) MPI_Win_post(only_first, 0, window);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == first) MPI_Win_complete(window);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank != first) MPI_Win_test(window, &seen);
+    if (seen == 0) {
+      ++unseen;
+      MPI_Win_wait(window);
+    }
+  }
+  Require(unseen == 0, std::to_string(unseen) + " of " + std::to_string(kAsked) + " ends of accesses were not seen");
+  MPI_Win_free(&window);
+  for (auto* const group : {&only_first, &others, &all}) MPI_Group_free(group);
+}
+
 // A rank waits in a collective while another needs its part of a message, or of a one-sided call, to come there.
 void Progress() {
   constexpr int kBig = 16 << 20;
@@ -198,6 +228,7 @@ void Progress() {
   }
   CheckSums(MPI_COMM_WORLD);
   MPI_Win_free(&window);
+  CheckSeenAfterBarrier();
 }
 
 // The ranks broadcast different lengths: an error with a sentence, or at least no success. Only with the layer.
