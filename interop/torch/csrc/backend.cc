@@ -17,8 +17,14 @@ class StoreBoard : public Board {
 
   void Write(const std::string& key, const std::string& value) override {
     Ask([&] {
-      store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end()));
+      store_->set(key, Bytes(value.begin(), value.end()));
       return true;
+    });
+  }
+  std::string Claim(const std::string& key, const std::string& value) override {
+    return Ask([&] {
+      const auto claimed = store_->compareSet(key, Bytes(), Bytes(value.begin(), value.end()));
+      return std::string(claimed.begin(), claimed.end());
     });
   }
   bool Has(const std::string& key) override {
@@ -32,6 +38,8 @@ class StoreBoard : public Board {
   }
 
  private:
+  using Bytes = std::vector<std::uint8_t>;
+
   template <typename Question>
   auto Ask(const Question& question) -> decltype(question()) {
     try {

@@ -18,6 +18,8 @@ class Board {
  public:
   virtual ~Board() = default;
   virtual void Write(const std::string& key, const std::string& value) = 0;
+  // Writes `value` if the key has none; returns the one that it has then. Of several claims one succeeds.
+  virtual std::string Claim(const std::string& key, const std::string& value) = 0;
   virtual bool Has(const std::string& key) = 0;
   // REQUIRES: the board has the key.
   virtual std::string Read(const std::string& key) = 0;

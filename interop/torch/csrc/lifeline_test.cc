@@ -21,6 +21,10 @@ class MapBoard : public Board {
     const std::lock_guard lock(mutex_);
     values_[key] = value;
   }
+  std::string Claim(const std::string& key, const std::string& value) override {
+    const std::lock_guard lock(mutex_);
+    return values_.emplace(key, value).first->second;
+  }
   bool Has(const std::string& key) override {
     const std::lock_guard lock(mutex_);
     return values_.contains(key);

@@ -88,17 +88,17 @@ Backend::WorkPtr Backend::reconfigure(const c10d::ReconfigureOptions& options) {
   }
   const auto timeout = options.timeout.value_or(options_->timeout);
   if (timeout.count() <= 0) Refuse(kCall, ": the timeout is ", timeout.count(), " ms, but must be above 0");
-  // Each member claims its rank. A handle changes with each reconfigure, so a uuid of an earlier one has another claim.
-  if (store_->compareSet(identity.name + "/claim/" + std::to_string(identity.rank), "", own) != own) {
-    Refuse(kCall, ": the uuid ", options.uuid, " was already used; each reconfigure needs a new one");
-  }
-
-  auto queues = std::make_shared<TaskQueues>(identity, board_);
-  {
-    const std::lock_guard lock(members_mutex_);
-    joining_ = queues;
-  }
+  std::shared_ptr<TaskQueues> queues;
   try {
+    // Each member claims its rank. A handle changes with each reconfigure, so a uuid of an earlier one has another claim.
+    if (board_->Claim(identity.name + "/claim/" + std::to_string(identity.rank), own) != own) {
+      Refuse(kCall, ": the uuid ", options.uuid, " was already used; each reconfigure needs a new one");
+    }
+    queues = std::make_shared<TaskQueues>(identity, board_);
+    {
+      const std::lock_guard lock(members_mutex_);
+      joining_ = queues;
+    }
     queues->Meet(timeout);
   } catch (...) {
     const auto error = ForPython(std::current_exception());
@@ -106,7 +106,7 @@ Backend::WorkPtr Backend::reconfigure(const c10d::ReconfigureOptions& options) {
       const std::lock_guard lock(members_mutex_);
       joining_ = nullptr;
     }
-    queues->Close();
+    if (queues != nullptr) queues->Close();
     std::rethrow_exception(error);
   }
   const auto old_queues = queues_;

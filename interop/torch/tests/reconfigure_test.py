@@ -210,6 +210,27 @@ def refused(rank, n, folder):
     return messages
 
 
+def store_is_gone(rank, n, folder):
+    """Rank 0, which keeps the store, dies before the others reconfigure."""
+    port_file = os.path.join(folder, "port")
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, None, True, LONG, wait_for_workers=False)
+        with open(port_file + ".new", "w") as file:
+            file.write(str(store.port))
+        os.rename(port_file + ".new", port_file)
+    else:
+        while not os.path.exists(port_file):
+            time.sleep(0.01)
+        store = dist.TCPStore("127.0.0.1", int(open(port_file).read()), None, False, LONG)
+    dist.init_process_group("tutti", store=store, rank=rank, world_size=n, timeout=LONG)
+    dist.barrier()
+    handle = dist._get_reconfigure_handle()
+    if rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(1)
+    return error_of(lambda: dist._reconfigure(1, [handle]))
+
+
 def timed_out(rank, n, folder):
     member = Member(folder, rank, n)
     member.check()
@@ -283,6 +304,9 @@ class Reconfigure(unittest.TestCase):
             for message, word in zip(messages, words, strict=True):
                 self.assertTrue(message.startswith("InvalidArgument: reconfigure: "), message)
                 self.assertIn(word, message)
+
+    def test_store_is_gone(self):
+        self.expect(self.outcomes(2, store_is_gone, dead=(0,))[1], "the store through which the ranks meet does not answer")
 
     def test_timed_out(self):
         self.assertEqual(self.outcomes(2, timed_out)[0], "TIMEOUT")
