@@ -51,6 +51,8 @@ constexpr std::array kOthers = std::to_array<std::string_view>({
     "TUTTI_SUITE_STAND_IN",
     "TUTTI_SUITE_START",
     "TUTTI_TEST_BUILD",
+    "TUTTI_TEST_KILLS",
+    "TUTTI_TEST_SEED",
     "TUTTI_WHEELS",
     // Other tests
     "TUTTI_FRAMEWORKS_DIR",
