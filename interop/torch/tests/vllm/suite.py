@@ -9,15 +9,17 @@ results are those of the last run.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-LIMIT = 900  # seconds for an engine, most of them for importing PyTorch on a busy machine
+LIMIT = 1800  # seconds for an engine: half a minute on an idle machine, most of it for importing vLLM
 CANNOT = 77  # exit status of cluster.sh
 
 # name, ranks, hosts, type, the platform plug-in, options of generate.py, the engine that must have generated the same tokens
@@ -61,9 +63,9 @@ def environment(plugin):
 
 def started(log, plugin, arguments, hosts=1, **more):
     start = [sys.executable, HERE / "generate.py"] if hosts == 1 else [HERE / "hosts.sh", sys.executable, str(hosts)]
-    with open(log, "w") as output:
+    with open(log, "w") as output:  # a session of its own, so that what the engine starts can be ended with it
         return subprocess.Popen([*start, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=output,
-                                stderr=subprocess.STDOUT, env=environment(plugin) | more)
+                                stderr=subprocess.STDOUT, env=environment(plugin) | more, start_new_session=True)
 
 
 def result_of(engine, log):
@@ -72,7 +74,8 @@ def result_of(engine, log):
         if engine.wait(LIMIT) == CANNOT:
             return None
     finally:
-        engine.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(engine.pid, signal.SIGKILL)
     text = log.read_text()
     lines = [line for line in text.splitlines() if line.startswith('{"tokens"')]
     assert lines, f"no result, exit status {engine.returncode}; its output is in {log}"
