@@ -36,6 +36,8 @@ ENGINES = [
     ("Tutti, 2 ranks, compiled", 2, 1, "float32", "tutti", ["--compile"], "one rank"),
     ("Tutti, rank 1 of 2 is killed", 2, 1, "float32", "tutti", ["--kill", "1"], "one rank"),
 ]
+# ranks, hosts, the plug-in beside Tutti's; "none" is vLLM's shared memory on one host, and Gloo between hosts
+MEASURED = [(2, 1, "none"), (2, 1, "gloo"), (4, 1, "none"), (4, 1, "gloo"), (2, 2, "none")]
 BACKEND = re.compile(r"distributed_init_method=\S+ backend=(\w+)")  # as vLLM's workers log it
 SENTENCE = re.compile(r"tutti: .*rank 1 \(host [^)]*\).*", re.MULTILINE)
 
@@ -93,8 +95,8 @@ def compare(result, other):
     return None, largest
 
 
-def measure(folder, ranks, other):
-    """Tokens a second of engines over Tutti and over `other`, a plugin, in turn."""
+def measure(folder, ranks, hosts, other):
+    """Tokens a second of engines over Tutti and over `other`, a plugin, in turn; None if this machine cannot run them."""
     for name, text in GLOO_PLATFORM.items():
         path = folder / "gloo" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,8 +105,10 @@ def measure(folder, ranks, other):
     turns.unlink(missing_ok=True)
     logs = {plugin: folder / f"rate_{plugin}.log" for plugin in ("tutti", other)}
     arguments = [folder / "model", ranks, "bfloat16", "--turns", turns, len(logs)]
-    engines = {plugin: started(log, plugin, arguments, PYTHONPATH=str(folder / "gloo")) for plugin, log in logs.items()}
-    return {plugin: result_of(engine, logs[plugin])["rate"] for plugin, engine in engines.items()}
+    gloo = str(folder / "gloo")
+    engines = {plugin: started(log, plugin, arguments, hosts, PYTHONPATH=gloo) for plugin, log in logs.items()}
+    results = {plugin: result_of(engine, logs[plugin]) for plugin, engine in engines.items()}
+    return None if None in results.values() else {plugin: result["rate"] for plugin, result in results.items()}
 
 
 def main():
@@ -148,9 +152,9 @@ def main():
         print(f"{'FAILED' if wrong else 'passed'}: {name}: {wrong or format(result['rate'], '.1f') + ' tokens/s' + words}",
               flush=True)
         failures += wrong is not None
-    for ranks in (2, 4) if asked.measure else ():
-        for other in ("none", "gloo"):
-            print(f"tokens a second on {ranks} ranks, in turn: {measure(folder, ranks, other)}", flush=True)
+    for ranks, hosts, other in MEASURED if asked.measure else ():
+        rates = measure(folder, ranks, hosts, other)
+        print(f"tokens a second, {ranks} ranks on {hosts} hosts, bfloat16, in turn: {rates}", flush=True)
     sys.exit(1 if failures else 0)
 
 
