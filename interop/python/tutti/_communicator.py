@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import sys
 from types import TracebackType
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _NO_COLOR = -1  # TUTTI_SPLIT_NOCOLOR
+_MEETINGS_OF_TORCH = itertools.count()  # all ranks count alike
 
 
 class Communicator(_core.Communicator):
@@ -136,9 +138,12 @@ def _from_torch() -> tuple[int | None, int | None, bytes | None]:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None, None, None
     rank = distributed.get_rank()
-    ids = [_core.unique_id() if rank == 0 else None]
-    distributed.broadcast_object_list(ids, 0)
-    return rank, distributed.get_world_size(), ids[0]
+    # Not by a broadcast of objects, which needs a NumPy that fits PyTorch, and a device where the group takes no host memory.
+    store = distributed.distributed_c10d._get_default_store()
+    key = f"tutti/id/{next(_MEETINGS_OF_TORCH)}"
+    if rank == 0:
+        store.set(key, _core.unique_id())
+    return rank, distributed.get_world_size(), store.get(key)
 
 
 def init(rank: int | None = None, size: int | None = None, id: bytes | None = None, **options: Unpack[Options]) -> Communicator:
