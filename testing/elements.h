@@ -17,21 +17,20 @@
 
 namespace tutti::testing {
 
-inline constexpr std::size_t kElementBytes[tuttiNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-inline constexpr const char* kTypeNames[tuttiNumTypes] = {"int8",    "uint8",    "int32",   "uint32",
-                                                          "int64",   "uint64",   "float16", "float32",
-                                                          "float64", "bfloat16", "f8e4m3",  "f8e5m2"};
+inline constexpr std::size_t kElementBytes[tuttiNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1, 2, 2};
+inline constexpr const char* kTypeNames[tuttiNumTypes] = {"int8",   "uint8",   "int32",   "uint32",  "int64",
+                                                          "uint64", "float16", "float32", "float64", "bfloat16",
+                                                          "f8e4m3", "f8e5m2",  "int16",   "uint16"};
 inline constexpr const char* kOpNames[tuttiNumOps] = {"sum", "prod", "max", "min", "avg"};
 
 // Every whole number from -kLimits[type] (0 for unsigned types) to kLimits[type] is exact in the type, and so is every
 // sum that stays inside.
-inline constexpr std::int64_t kLimits[tuttiNumTypes] = {127,  255,     1 << 20, 1 << 20, 1 << 20, 1 << 20,
-                                                        2048, 1 << 20, 1 << 20, 256,     16,      8};
+inline constexpr std::int64_t kLimits[tuttiNumTypes] = {127,     255,     1 << 20, 1 << 20, 1 << 20, 1 << 20, 2048,
+                                                        1 << 20, 1 << 20, 256,     16,      8,       32767,   65535};
 
 constexpr bool IsSigned(tuttiDataType_t type) {
-  return type != tuttiUint8 && type != tuttiUint32 && type != tuttiUint64;
+  return type != tuttiUint8 && type != tuttiUint16 && type != tuttiUint32 && type != tuttiUint64;
 }
-constexpr bool IsInteger(tuttiDataType_t type) { return type < tuttiFloat16; }
 
 // A small float format by its definition.
 struct SmallFloat {
@@ -111,6 +110,8 @@ void FillElements(tuttiDataType_t type, void* at, std::size_t count, Value&& val
   switch (type) {
     case tuttiInt8: return fill(std::int8_t{});
     case tuttiUint8: return fill(std::uint8_t{});
+    case tuttiInt16: return fill(std::int16_t{});
+    case tuttiUint16: return fill(std::uint16_t{});
     case tuttiInt32: return fill(std::int32_t{});
     case tuttiUint32: return fill(std::uint32_t{});
     case tuttiInt64: return fill(std::int64_t{});

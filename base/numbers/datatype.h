@@ -35,6 +35,8 @@ constexpr decltype(auto) VisitDataType(tuttiDataType_t type, Visit&& visit) {
     case tuttiBfloat16: return visit(std::type_identity<Bfloat16>());
     case tuttiFloat8e4m3: return visit(std::type_identity<Float8E4M3>());
     case tuttiFloat8e5m2: return visit(std::type_identity<Float8E5M2>());
+    case tuttiInt16: return visit(std::type_identity<std::int16_t>());
+    case tuttiUint16: return visit(std::type_identity<std::uint16_t>());
     case tuttiNumTypes: break;
   }
   __builtin_unreachable();
@@ -59,6 +61,8 @@ inline constexpr std::array<DataType, tuttiNumTypes> kDataTypes = {{
     {tuttiBfloat16, "bfloat16", "bfloat16", "bf16"},
     {tuttiFloat8e4m3, "float8e4m3", "f8e4m3", "fp8_e4m3"},
     {tuttiFloat8e5m2, "float8e5m2", "f8e5m2", "fp8_e5m2"},
+    {tuttiInt16, "int16", "int16", "short"},
+    {tuttiUint16, "uint16", "uint16"},
 }};
 
 constexpr bool DataTypesAreInOrder() {
@@ -108,6 +112,21 @@ constexpr bool IsFloat(tuttiDataType_t type) {
 constexpr bool IsSigned(tuttiDataType_t type) {
   return VisitDataType(type,
                        []<typename Element>(std::type_identity<Element>) { return !std::is_unsigned_v<Element>; });
+}
+// The type whose elements are Elements; integers are the same if size and sign are. nullopt: there is none.
+template <typename Element>
+constexpr std::optional<tuttiDataType_t> DataTypeOf() {
+  for (const auto& row : kDataTypes) {
+    const bool is_it = VisitDataType(row.type, []<typename Candidate>(std::type_identity<Candidate>) {
+      if constexpr (std::is_integral_v<Element> && std::is_integral_v<Candidate>) {
+        return sizeof(Element) == sizeof(Candidate) && std::is_signed_v<Element> == std::is_signed_v<Candidate>;
+      } else {
+        return std::is_same_v<Element, Candidate>;
+      }
+    });
+    if (is_it) return row.type;
+  }
+  return std::nullopt;
 }
 // Accumulated in more bits than it has, so that every hop of a partial sum rounds it.
 constexpr bool IsLowPrecision(tuttiDataType_t type) {

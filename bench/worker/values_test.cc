@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,15 +32,15 @@ double Decode(tuttiDataType_t type, const std::byte* element) {
     std::memcpy(&value, element, sizeof value);
     return value;
   };
+  // What C++ reads by itself.
+  const auto arithmetic = VisitDataType(type, [&]<typename Element>(std::type_identity<Element>) {
+    if constexpr (kIsFormat<Element>)
+      return std::optional<double>();
+    else
+      return std::optional(static_cast<double>(read(Element{})));
+  });
+  if (arithmetic) return *arithmetic;
   switch (type) {
-    case tuttiInt8: return read(std::int8_t{});
-    case tuttiUint8: return read(std::uint8_t{});
-    case tuttiInt32: return read(std::int32_t{});
-    case tuttiUint32: return read(std::uint32_t{});
-    case tuttiInt64: return static_cast<double>(read(std::int64_t{}));
-    case tuttiUint64: return static_cast<double>(read(std::uint64_t{}));
-    case tuttiFloat32: return read(float{});
-    case tuttiFloat64: return read(double{});
     case tuttiFloat16: return small(read(std::uint16_t{}), 5, 10);
     case tuttiBfloat16: return small(read(std::uint16_t{}), 8, 7);
     case tuttiFloat8e4m3: return small(read(std::uint8_t{}), 4, 3);

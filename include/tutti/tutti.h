@@ -96,26 +96,12 @@ typedef TUTTI_ENUM {
   tuttiNumResults = 9
 } tuttiResult_t;
 
-typedef TUTTI_ENUM {
-  tuttiInt8 = 0,
-  tuttiChar = 0,
-  tuttiUint8 = 1,
-  tuttiInt32 = 2,
-  tuttiInt = 2,
-  tuttiUint32 = 3,
-  tuttiInt64 = 4,
-  tuttiUint64 = 5,
-  tuttiFloat16 = 6,
-  tuttiHalf = 6,
-  tuttiFloat32 = 7,
-  tuttiFloat = 7,
-  tuttiFloat64 = 8,
-  tuttiDouble = 8,
-  tuttiBfloat16 = 9,
-  tuttiFloat8e4m3 = 10, /* OCP E4M3: no infinity, one NaN pattern per sign */
-  tuttiFloat8e5m2 = 11, /* OCP E5M2 */
-  tuttiNumTypes = 12
-} tuttiDataType_t;
+typedef TUTTI_ENUM{tuttiInt8 = 0,        tuttiChar = 0,    tuttiUint8 = 1,    tuttiInt32 = 2,   tuttiInt = 2,
+                   tuttiUint32 = 3,      tuttiInt64 = 4,   tuttiUint64 = 5,   tuttiFloat16 = 6, tuttiHalf = 6,
+                   tuttiFloat32 = 7,     tuttiFloat = 7,   tuttiFloat64 = 8,  tuttiDouble = 8,  tuttiBfloat16 = 9,
+                   tuttiFloat8e4m3 = 10, /* OCP E4M3: no infinity, one NaN pattern per sign */
+                   tuttiFloat8e5m2 = 11, /* OCP E5M2 */
+                   tuttiInt16 = 12,      tuttiUint16 = 13, tuttiNumTypes = 14} tuttiDataType_t;
 
 /* Reduction operators; docs/numerics.md says what each does with NaN, -0, overflow and rounding. */
 typedef TUTTI_ENUM {

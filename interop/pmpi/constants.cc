@@ -3,8 +3,8 @@
 #include <dlfcn.h>
 
 #include <cstdint>
-#include <type_traits>
 
+#include "base/numbers/datatype.h"
 #include "interop/pmpi/below.h"
 
 namespace tutti::pmpi {
@@ -22,52 +22,43 @@ namespace {
 #define OMPI_PREDEFINED_GLOBAL(type, global) (static_cast<type>(ObjectOfMpi(#global)))
 #endif
 
-template <typename Integer>
-tuttiDataType_t IntegerType() {
-  constexpr bool kSigned = std::is_signed_v<Integer>;
-  static_assert(sizeof(Integer) == 1 || sizeof(Integer) == 4 || sizeof(Integer) == 8);
-  if constexpr (sizeof(Integer) == 1) return kSigned ? tuttiInt8 : tuttiUint8;
-  if constexpr (sizeof(Integer) == 4) return kSigned ? tuttiInt32 : tuttiUint32;
-  return kSigned ? tuttiInt64 : tuttiUint64;
-}
-
 // Types of which MPI allows arithmetic, as far as Tutti has them, and common ones of which it allows none.
 std::vector<NamedType> ListOfNamedTypes() {
   std::vector<NamedType> types = {
-      {MPI_SIGNED_CHAR, tuttiInt8},
-      {MPI_UNSIGNED_CHAR, tuttiUint8},
-      {MPI_INT, IntegerType<int>()},
-      {MPI_UNSIGNED, IntegerType<unsigned>()},
-      {MPI_LONG, IntegerType<long>()},
-      {MPI_UNSIGNED_LONG, IntegerType<unsigned long>()},
-      {MPI_LONG_LONG, IntegerType<long long>()},
-      {MPI_UNSIGNED_LONG_LONG, IntegerType<unsigned long long>()},
-      {MPI_INT8_T, tuttiInt8},
-      {MPI_UINT8_T, tuttiUint8},
-      {MPI_INT32_T, tuttiInt32},
-      {MPI_UINT32_T, tuttiUint32},
-      {MPI_INT64_T, tuttiInt64},
-      {MPI_UINT64_T, tuttiUint64},
-      {MPI_AINT, IntegerType<MPI_Aint>()},
-      {MPI_OFFSET, IntegerType<MPI_Offset>()},
-      {MPI_COUNT, IntegerType<MPI_Count>()},
-      {MPI_FLOAT, tuttiFloat32},
-      {MPI_DOUBLE, tuttiFloat64},
-      {MPI_C_FLOAT_COMPLEX, tuttiFloat32, true},
-      {MPI_C_DOUBLE_COMPLEX, tuttiFloat64, true},
-      {MPI_INTEGER, tuttiInt32},
-      {MPI_REAL, tuttiFloat32},
-      {MPI_DOUBLE_PRECISION, tuttiFloat64},
-      {MPI_COMPLEX, tuttiFloat32, true},
-      {MPI_DOUBLE_COMPLEX, tuttiFloat64, true},
+      {MPI_SIGNED_CHAR, DataTypeOf<signed char>()},
+      {MPI_UNSIGNED_CHAR, DataTypeOf<unsigned char>()},
+      {MPI_INT, DataTypeOf<int>()},
+      {MPI_UNSIGNED, DataTypeOf<unsigned>()},
+      {MPI_LONG, DataTypeOf<long>()},
+      {MPI_UNSIGNED_LONG, DataTypeOf<unsigned long>()},
+      {MPI_LONG_LONG, DataTypeOf<long long>()},
+      {MPI_UNSIGNED_LONG_LONG, DataTypeOf<unsigned long long>()},
+      {MPI_INT8_T, DataTypeOf<std::int8_t>()},
+      {MPI_UINT8_T, DataTypeOf<std::uint8_t>()},
+      {MPI_INT32_T, DataTypeOf<std::int32_t>()},
+      {MPI_UINT32_T, DataTypeOf<std::uint32_t>()},
+      {MPI_INT64_T, DataTypeOf<std::int64_t>()},
+      {MPI_UINT64_T, DataTypeOf<std::uint64_t>()},
+      {MPI_AINT, DataTypeOf<MPI_Aint>()},
+      {MPI_OFFSET, DataTypeOf<MPI_Offset>()},
+      {MPI_COUNT, DataTypeOf<MPI_Count>()},
+      {MPI_FLOAT, DataTypeOf<float>()},
+      {MPI_DOUBLE, DataTypeOf<double>()},
+      {MPI_C_FLOAT_COMPLEX, DataTypeOf<float>(), true},
+      {MPI_C_DOUBLE_COMPLEX, DataTypeOf<double>(), true},
+      {MPI_INTEGER, DataTypeOf<std::int32_t>()},
+      {MPI_REAL, DataTypeOf<float>()},
+      {MPI_DOUBLE_PRECISION, DataTypeOf<double>()},
+      {MPI_COMPLEX, DataTypeOf<float>(), true},
+      {MPI_DOUBLE_COMPLEX, DataTypeOf<double>(), true},
       {MPI_CHAR, std::nullopt},
       {MPI_BYTE, std::nullopt},
       {MPI_PACKED, std::nullopt},
       {MPI_WCHAR, std::nullopt},
-      {MPI_SHORT, std::nullopt},
-      {MPI_UNSIGNED_SHORT, std::nullopt},
-      {MPI_INT16_T, std::nullopt},
-      {MPI_UINT16_T, std::nullopt},
+      {MPI_SHORT, DataTypeOf<short>()},
+      {MPI_UNSIGNED_SHORT, DataTypeOf<unsigned short>()},
+      {MPI_INT16_T, DataTypeOf<std::int16_t>()},
+      {MPI_UINT16_T, DataTypeOf<std::uint16_t>()},
       {MPI_C_BOOL, std::nullopt},
       {MPI_LONG_DOUBLE, std::nullopt},
   };

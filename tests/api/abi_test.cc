@@ -63,6 +63,8 @@ TEST(Abi, NumbersOfTheEnumerators) {
   EXPECT_EQ(tuttiBfloat16, 9);
   EXPECT_EQ(tuttiFloat8e4m3, 10);
   EXPECT_EQ(tuttiFloat8e5m2, 11);
+  EXPECT_EQ(tuttiInt16, 12);
+  EXPECT_EQ(tuttiUint16, 13);
   EXPECT_EQ(tuttiSum, 0);
   EXPECT_EQ(tuttiProd, 1);
   EXPECT_EQ(tuttiMax, 2);

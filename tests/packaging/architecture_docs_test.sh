@@ -30,8 +30,8 @@ refuse 'tuttiAlgorithm[A-Z]' "$product parallel" 'tuttiAlgorithmNone|tuttiAlgori
   'These lines name an algorithm. What they need to know of it belongs into its record: algorithms/builders/records.h.'
 # Another library's types are translated in one file each. Bytes, indices and plain floats have types of their own, which
 # any code may use; tutti_parallel computes in some types, and its Python bindings pass them on.
-refuse 'tutti(Int32|Uint32|Uint64|Float16|Float64|Bfloat16|Float8e4m3|Float8e5m2)\b' "$product" '^$' \
-  'base/numbers/datatype\.h|interop/(nccl/convert\.h|pmpi/constants\.cc|python/src/parallel/.*|torch/csrc/ops/elements\.cc)' \
+refuse 'tutti(Int16|Uint16|Int32|Uint32|Uint64|Float16|Float64|Bfloat16|Float8e4m3|Float8e5m2)\b' "$product" '^$' \
+  'base/numbers/datatype\.h|interop/(nccl/convert\.h|python/src/parallel/.*|torch/csrc/ops/elements\.cc)' \
   'These lines name a data type. What they need to know of it follows from base/numbers/datatype.h: VisitDataType.'
 # Builders have forms, src/api has functions, libraries that the bench compares have functions; a barrier is an
 # all-reduce; the bench and tools make certain experiments. The MPI layer's enumeration is of MPI's functions.

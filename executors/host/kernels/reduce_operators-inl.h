@@ -55,7 +55,8 @@ struct Product {
   template <class D>
   static HWY_INLINE hn::VFromD<D> Apply(D d, hn::VFromD<D> a, hn::VFromD<D> b) {
     using T = hn::TFromD<D>;
-    if constexpr (std::is_floating_point_v<T> || sizeof(T) == sizeof(std::uint32_t)) {
+    if constexpr (std::is_floating_point_v<T> || sizeof(T) == sizeof(std::uint16_t) ||
+                  sizeof(T) == sizeof(std::uint32_t)) {
       return hn::Mul(a, b);
     } else {
       return WrappingProduct(d, a, b);

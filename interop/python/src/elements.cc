@@ -1,29 +1,28 @@
 #include "elements.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <charconv>
+#include <type_traits>
 
+#include "base/numbers/datatype.h"
 #include "failure.h"
 
 namespace tutti_python {
 namespace {
 
-// The elements that the library's types are, in the order of tuttiDataType_t.
-constexpr std::array<Element, tuttiNumTypes> kNative = {{{Kind::kSigned, 1},
-                                                         {Kind::kUnsigned, 1},
-                                                         {Kind::kSigned, 4},
-                                                         {Kind::kUnsigned, 4},
-                                                         {Kind::kSigned, 8},
-                                                         {Kind::kUnsigned, 8},
-                                                         {Kind::kFloat, 2},
-                                                         {Kind::kFloat, 4},
-                                                         {Kind::kFloat, 8},
-                                                         {Kind::kBfloat16, 2},
-                                                         {Kind::kFloat8E4M3, 1},
-                                                         {Kind::kFloat8E5M2, 1}}};
-static_assert(kNative.back().bytes != 0, "each type has its element");
+template <typename Native>
+constexpr Kind KindOf() {
+  if (std::is_same_v<Native, tutti::Bfloat16>) return Kind::kBfloat16;
+  if (std::is_same_v<Native, tutti::Float8E4M3>) return Kind::kFloat8E4M3;
+  if (std::is_same_v<Native, tutti::Float8E5M2>) return Kind::kFloat8E5M2;
+  if (tutti::kIsFloat<Native>) return Kind::kFloat;
+  return std::is_signed_v<Native> ? Kind::kSigned : Kind::kUnsigned;
+}
+// The elements that the library's types are, by tuttiDataType_t.
+constexpr auto kNative = tutti::OfEachDataType([]<typename Native>(std::type_identity<Native>) {
+  return Element{KindOf<Native>(), sizeof(tutti::Storage<Native>)};
+});
 
 // Floats that the buffer protocol cannot describe: the names of their dtypes, and their DLDataTypeCode of DLPack 1.1.
 struct NamedFloat {

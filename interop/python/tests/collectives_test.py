@@ -8,9 +8,9 @@ import ranks
 
 RANKS = 3
 COUNTS = (0, 1, 2, 7, 1023, 65537)
-INTEGERS = (np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64)
+INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64)
 FLOATS = (np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)
-MOVED_ONLY = (np.int16, np.uint16, np.bool_, np.complex64, np.complex128, np.longdouble)
+MOVED_ONLY = (np.bool_, np.complex64, np.complex128, np.longdouble)
 OPS = ("sum", "prod", "max", "min", "avg")
 
 

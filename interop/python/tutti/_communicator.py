@@ -29,8 +29,8 @@ class Communicator(_core.Communicator):
     memory or on a CUDA device; all ranks pass as many elements of the same type. `stream=` queues the call and returns a
     Work.
 
-    Types: reductions take int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, float8_e4m3fn
-    and float8_e5m2; sum and avg also complex, prod, max and min also bool. The other calls take every plain number.
+    Types: reductions take integers of 8, 16, 32 and 64 bits, float16, bfloat16, float32, float64, float8_e4m3fn and
+    float8_e5m2; sum and avg also complex, prod, max and min also bool. The other calls take every plain number.
 
     Shapes: only the number of elements matters. `recv=None` makes an array of NumPy, PyTorch or CuPy, as send is one;
     for other objects a memoryview.

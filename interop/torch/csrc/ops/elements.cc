@@ -7,6 +7,7 @@ Optional<Elements> ToReduce(c10::ScalarType type) {
     case c10::ScalarType::Byte:
     case c10::ScalarType::Bool: return Elements{tuttiUint8, 1};
     case c10::ScalarType::Char: return Elements{tuttiInt8, 1};
+    case c10::ScalarType::Short: return Elements{tuttiInt16, 1};
     case c10::ScalarType::Int: return Elements{tuttiInt32, 1};
     case c10::ScalarType::Long: return Elements{tuttiInt64, 1};
     case c10::ScalarType::Half: return Elements{tuttiFloat16, 1};
@@ -20,6 +21,7 @@ Optional<Elements> ToReduce(c10::ScalarType type) {
     case c10::ScalarType::Float8_e5m2: return Elements{tuttiFloat8e5m2, 1};
 #endif
 #if TUTTI_TORCH_2 && TORCH_VERSION_MINOR >= 3
+    case c10::ScalarType::UInt16: return Elements{tuttiUint16, 1};
     case c10::ScalarType::UInt32: return Elements{tuttiUint32, 1};
     case c10::ScalarType::UInt64: return Elements{tuttiUint64, 1};
 #endif

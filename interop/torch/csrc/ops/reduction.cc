@@ -103,7 +103,7 @@ Reduction ToReduce(const char* call, const at::Tensor& tensor, const ReduceOp& o
   if (elements && !product_of_complex) {
     return {*elements, type == at::kBool && *known == tuttiSum ? tuttiMax : *known, false, {}};
   }
-  if (type != at::kShort && !at::isComplexType(type)) {
+  if (!at::isComplexType(type)) {
     Refuse(call, ": ", Name(op), " of ", type, " is not supported; convert the tensor");
   }
   return {ToMove(type), *known, true, {}};

@@ -1,8 +1,7 @@
 // Maps PyTorch's reductions to the library's, and covers what the library lacks:
 //   - complex numbers are added as pairs of reals;
 //   - bool is uint8 of 0 and 1: SUM becomes MAX (or), PRODUCT stays (and), as in PyTorch's NCCL backend;
-//   - for int16, bitwise operators and products of complex numbers, every rank gathers what it needs and folds it here
-//     (Fold).
+//   - for bitwise operators and products of complex numbers, every rank gathers what it needs and folds it here (Fold).
 //
 // Thread-safety: functions may be called from any thread.
 #pragma once
