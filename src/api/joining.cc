@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "src/api/options.h"
+#include "src/bootstrap/job_secret.h"
 #include "src/bootstrap/job_source.h"
 #include "src/bootstrap/rendezvous/rendezvous.h"
 #include "src/memory/device_buffers.h"
@@ -60,6 +61,12 @@ std::vector<int> ExcludedRanks(const comm::Communicator& comm, const int* ranks,
   return excluded;
 }
 
+bootstrap::JoinTicket TicketOf(const tuttiUniqueId& id) {
+  auto ticket = bootstrap::DecodeUniqueId(id);
+  bootstrap::RequireJobSecret(ticket, GlobalSettings().secret);
+  return ticket;
+}
+
 }  // namespace
 }  // namespace tutti::api
 
@@ -72,7 +79,7 @@ tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id) {
     CheckExtension();
     const auto& settings = GlobalSettings();
     *id = bootstrap::EncodeUniqueId(settings.comm_id.empty()
-                                        ? bootstrap::OpenRendezvous(settings)
+                                        ? bootstrap::OpenRendezvous(settings, nullptr, true)
                                         : bootstrap::TicketFromCommId(settings, bootstrap::ProcessEnvironment()));
   });
 }
@@ -83,7 +90,7 @@ tuttiResult_t tuttiCommInitRank(tuttiComm_t* comm, int nranks, tuttiUniqueId id,
 
 tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int nranks, tuttiUniqueId id, int rank,
                                       tuttiConfig_t* config) {
-  return calls::GuardCall(nullptr, [&] { return JoinAs(comm, bootstrap::DecodeUniqueId(id), nranks, rank, config); });
+  return calls::GuardCall(nullptr, [&] { return JoinAs(comm, TicketOf(id), nranks, rank, config); });
 }
 
 tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm, tuttiConfig_t* config) {
@@ -172,7 +179,7 @@ tuttiResult_t tuttiCommGrow(tuttiComm_t comm, int nranks, const tuttiUniqueId* i
     if (comm == nullptr) {
       if (id == nullptr)
         Throw(tuttiInvalidArgument, "id is NULL; a new rank must pass the unique id that comm's ranks pass");
-      return JoinAs(newcomm, bootstrap::DecodeUniqueId(*id), nranks, rank, config);
+      return JoinAs(newcomm, TicketOf(*id), nranks, rank, config);
     }
     const calls::Operating operating(comm);
     auto& handle = operating.handle();

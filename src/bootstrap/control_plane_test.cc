@@ -9,6 +9,7 @@
 #include <latch>
 
 #include "net/net_testing.h"
+#include "src/bootstrap/job_secret.h"
 #include "src/bootstrap/rendezvous/rendezvous.h"
 #include "testing/descriptors.h"
 #include "testing/surroundings.h"
@@ -59,6 +60,29 @@ TEST_P(Families, JoinsAndGathersUnevenBlobs) {
 
 INSTANTIATE_TEST_SUITE_P(ControlPlane, Families,
                          ::testing::Combine(::testing::ValuesIn(RankCounts({1, 2, 3, 8, 17, 64})), ::testing::Bool()));
+
+// Who reads an id where it is passed on does not join a job that has a secret.
+TEST(ControlPlane, AnIdAloneDoesNotJoinAJobWithASecret) {
+  auto ours = OnLoopback(), theirs = OnLoopback();
+  ours.secret = "of the job";
+  const auto ticket = DecodeUniqueId(EncodeUniqueId(OpenRendezvous(ours, nullptr, true)));
+  const auto error_of = [](const std::function<void()>& body) {
+    return RunRanks({0}, [&](int /*rank*/) { body(); }).front();
+  };
+  const auto join = [&](const JoinTicket& by) {
+    return error_of([&] { ControlPlane::Join(by, 2, 1, theirs, Ample()); });
+  };
+  ExpectError(join(ticket), tuttiInvalidUsage, {"TUTTI_SECRET is not set, but it is where the unique id was made"});
+  auto stripped = ticket;
+  stripped.needs_job_secret = false;
+  EXPECT_TRUE(join(stripped).has_value());
+  theirs.secret = "another one";
+  EXPECT_TRUE(join(ticket).has_value());
+  ExpectNoErrors(RunRanks(AllRanks(2), [&](int rank) { ControlPlane::Join(ticket, 2, rank, ours, Ample()); }));
+  // Nor does a job that has one join by an id that does without.
+  ExpectError(error_of([&] { RequireJobSecret(OpenRendezvous(theirs), theirs.secret); }), tuttiInvalidUsage,
+              {"TUTTI_SECRET is set, but it is not where the unique id was made"});
+}
 
 TEST(ControlPlane, GathersTheLargestBlobsAndRefusesLarger) {
   constexpr int kRanks = 4;

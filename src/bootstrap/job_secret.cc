@@ -58,4 +58,22 @@ auth::SecretKey KeyOfSecret(std::string_view secret, std::span<const std::byte> 
   return auth::DeriveKey(*last.key, "tutti job secret", {job_facts});
 }
 
+JoinTicket WithJobSecret(const JoinTicket& ticket, std::string_view secret) {
+  if (!ticket.needs_job_secret) return ticket;
+  if (secret.empty()) {
+    Throw(tuttiInvalidUsage,
+          "TUTTI_SECRET is not set, but it is where the unique id was made: set it to the same text on all ranks");
+  }
+  auto whole = ticket;
+  whole.needs_job_secret = false;
+  whole.secret = auth::DeriveKey(KeyOfSecret(secret, ticket.job), "tutti unique id", {ticket.secret.bytes()});
+  return whole;
+}
+
+void RequireJobSecret(const JoinTicket& ticket, std::string_view secret) {
+  if (secret.empty() || ticket.needs_job_secret || ticket.served_by_rank0) return;
+  Throw(tuttiInvalidUsage,
+        "TUTTI_SECRET is set, but it is not where the unique id was made: set it to the same text on all ranks");
+}
+
 }  // namespace tutti::bootstrap

@@ -14,6 +14,7 @@
 #include "net/auth/dial.h"
 #include "net/interfaces.h"
 #include "src/bootstrap/control_plane.h"
+#include "src/bootstrap/job_secret.h"
 #include "src/bootstrap/rendezvous/rendezvous.h"
 
 namespace tutti::bootstrap {
@@ -131,7 +132,7 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
   JoinRequest request{.version = TUTTI_VERSION_CODE, .process = Process::Current(), .hub = {}};
   std::vector<net::SocketAddress> places;
   std::vector<net::Socket> listeners;
-  const auto key = RendezvousKey(ticket);
+  const auto key = RendezvousKey(WithJobSecret(ticket, settings.secret));
   auth::Call call{.addresses = ticket.addresses,
                   .purpose = auth::Purpose::rendezvous,
                   .rank = rank,

@@ -13,6 +13,7 @@ constexpr std::size_t kChecksumBytes = 8;
 constexpr std::size_t kChecked = TUTTI_UNIQUE_ID_BYTES - kChecksumBytes;
 constexpr std::uint8_t kServedByRank0 = 1;
 constexpr std::uint8_t kListenEverywhere = 2;
+constexpr std::uint8_t kNeedsJobSecret = 4;
 constexpr std::uint8_t kV4 = 4;
 constexpr std::uint8_t kV6 = 6;
 
@@ -69,6 +70,7 @@ JoinTicket DecodeUniqueId(const tuttiUniqueId& id) {
   const auto count = reader.Number<std::uint8_t>();
   ticket.served_by_rank0 = (flags & kServedByRank0) != 0;
   ticket.listen_everywhere = (flags & kListenEverywhere) != 0;
+  ticket.needs_job_secret = (flags & kNeedsJobSecret) != 0;
   ticket.job = reader.Array<16>();
   ticket.secret = auth::SecretKey(reader.Bytes(auth::SecretKey::kBytes).first<auth::SecretKey::kBytes>());
   for (int i = 0; i < count; ++i) {
@@ -98,7 +100,8 @@ tuttiUniqueId EncodeUniqueId(const JoinTicket& ticket) {
   writer.Reserve(TUTTI_UNIQUE_ID_BYTES);
   writer.Bytes(net::BytesOf(kMagic));
   writer.Number(static_cast<std::uint8_t>((ticket.served_by_rank0 ? kServedByRank0 : 0) |
-                                          (ticket.listen_everywhere ? kListenEverywhere : 0)));
+                                          (ticket.listen_everywhere ? kListenEverywhere : 0) |
+                                          (ticket.needs_job_secret ? kNeedsJobSecret : 0)));
   writer.Number(count);
   writer.Bytes(ticket.job);
   writer.Bytes(ticket.secret.bytes());

@@ -31,6 +31,8 @@ struct JoinTicket {
   // Only with served_by_rank0: the address is a name, which may mean something else on rank 0's own machine, so rank 0
   // listens on all its addresses.
   bool listen_everywhere = false;
+  // The secret is half of the key, and TUTTI_SECRET the other (WithJobSecret): who reads the id where it is passed on lacks one.
+  bool needs_job_secret = false;
   std::vector<net::SocketAddress> addresses;  // never empty, best first
 
   // Whether all ranks are on this machine. No port of such a job may be open to other machines: it may lack a secret.

@@ -17,6 +17,7 @@
 #include "base/threads/quiet_thread.h"
 #include "net/auth/dial.h"
 #include "net/interfaces.h"
+#include "src/bootstrap/job_secret.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -143,16 +144,17 @@ RendezvousHold::~RendezvousHold() {
   if (number_ != 0) ThisProcess().Close(number_);
 }
 
-JoinTicket OpenRendezvous(const Settings& settings, RendezvousHold* hold) {
+JoinTicket OpenRendezvous(const Settings& settings, RendezvousHold* hold, bool for_others) {
   JoinTicket ticket;
+  ticket.needs_job_secret = for_others && !settings.secret.empty();
   ticket.secret = auth::SecretKey::Random();
   randombytes_buf(ticket.job.data(), ticket.job.size());
   auto addresses = net::ChooseAddresses(net::LocalInterfaces(), settings.socket_ifname, settings.socket_family);
   int error = 0;
   auto listeners = net::ListenOn(addresses, error);
   if (listeners.empty()) ThrowSystem(fmt::format("cannot listen on {}", net::TextOf(addresses)), error);
-  auto server =
-      std::make_unique<RendezvousServer>(std::move(listeners), RendezvousKey(ticket), settings.init_timeout());
+  auto server = std::make_unique<RendezvousServer>(
+      std::move(listeners), RendezvousKey(WithJobSecret(ticket, settings.secret)), settings.init_timeout());
   ticket.addresses = server->addresses();
   Log(Subject::init, "rendezvous: listening on {}", net::TextOf(ticket.addresses));
   auto held = ThisProcess().Keep(std::move(server));

@@ -73,7 +73,8 @@ class RendezvousHold {
 
 // For tuttiGetUniqueId: opens a rendezvous with a fresh secret on the addresses that the settings choose, and keeps it
 // running in the background. Throws as ChooseAddresses, or tuttiSystemError. `hold`: null, or set to the rank's hold on it.
-JoinTicket OpenRendezvous(const Settings& settings, RendezvousHold* hold = nullptr);
+// `for_others`: the ticket leaves this library, so that joining takes TUTTI_SECRET, too, where it is set.
+JoinTicket OpenRendezvous(const Settings& settings, RendezvousHold* hold = nullptr, bool for_others = false);
 
 // For rank 0 of a job that meets at a known address (ticket.served_by_rank0): opens it there and returns addresses at
 // which this process reaches it. Waits a few seconds for an earlier job to leave the port. Throws tuttiInvalidUsage
