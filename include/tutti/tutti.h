@@ -77,7 +77,8 @@ typedef struct tuttiComm* tuttiComm_t;     /* a communicator, as one rank sees i
 typedef void* tuttiStream_t;               /* from tuttiStreamCreate, or a cudaStream_t; NULL: see above */
 typedef struct tuttiWindow* tuttiWindow_t; /* memory registered by all ranks together */
 
-/* Names one job-wide rendezvous and carries its secret; pass it to the other ranks over any private channel. */
+/* Names one job-wide rendezvous and carries its secret; pass it to the other ranks over any private channel. Where
+ * TUTTI_SECRET is set, joining takes both, and the channel may be open. */
 #define TUTTI_UNIQUE_ID_BYTES 128
 typedef struct {
   char internal[TUTTI_UNIQUE_ID_BYTES];
