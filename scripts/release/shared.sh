@@ -15,7 +15,7 @@ install_build() {
   build=$(cd "$build" && pwd)
   rm -rf "$1"
   local component
-  for component in tutti tutti_tools tutti_nccl tutti_mpi; do
+  for component in tutti tutti_tools tutti_nccl tutti_mpi tutti_jax; do
     cmake --install "$build" --prefix "$1" --component "$component" --strip >/dev/null
   done
 }

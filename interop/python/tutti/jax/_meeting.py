@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 import os
 import pathlib
+import re
 import threading
 from typing import Any
 
@@ -22,6 +23,8 @@ import tutti
 _OLDEST = (0, 10)  # the first jaxlib that was tested; older ones have other numbers of devices
 _ID = "+"  # an id follows, or the reason why there is none
 _NONE = "-"
+_THREADS_VARIABLE = "NPROC"  # of XLA: threads of its pools
+_THREADS_PER_DEVICE = 8
 _FOREVER_MS = 24 * 60 * 60 * 1000  # Tutti's longest timeout
 
 _IsHere = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32)
@@ -112,6 +115,23 @@ class _Meetings:
         return bytes.fromhex(answer.removeprefix(_ID))
 
 
+def _devices_here() -> int:
+    """Of the CPU devices that this process is about to make, as JAX is told."""
+    forced = re.search(r"--xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
+    return max(jax.config.jax_num_cpu_devices, int(forced.group(1)) if forced else 1)
+
+
+def _enough_threads() -> None:
+    """Lets XLA start more threads than cores where the process has several devices.
+
+    A thread waits in a device's collective until the other devices come to it. If calls are on their way that the program has
+    not waited for, and XLA has no more threads than devices, then none may be left for the device that the others wait for.
+    """
+    devices = _devices_here()
+    if devices > 1:
+        os.environ.setdefault(_THREADS_VARIABLE, str(max(os.cpu_count() or 1, _THREADS_PER_DEVICE * devices)))
+
+
 _kept: list[object] = []  # what the library calls lives as long as the process
 
 
@@ -121,6 +141,7 @@ def take_part(library: str) -> None:
     if state.client is None:
         return  # one process: JAX computes its collectives by itself
     jax.config.update("jax_cpu_collectives_implementation", "mpi")
+    _enough_threads()
     settings = tutti.settings()
     timeout_ms = int(settings["TUTTI_INIT_TIMEOUT_MS" if "TUTTI_INIT_TIMEOUT_MS" in os.environ else "TUTTI_TIMEOUT_MS"])
     meetings = _Meetings(timeout_ms)
