@@ -75,7 +75,7 @@ def test_a_dead_process_is_named():
 
 
 def test_a_process_that_is_not_over_tutti():
-    job = start("first_call.py", 2, TUTTI_INIT_TIMEOUT_MS="5000", MPITRAMPOLINE_LIB=[tutti.jax.LIBRARY, ""])
+    job = start("first_call.py", 2, TUTTI_INIT_TIMEOUT_MS="5000", JAX_CPU_COLLECTIVES_IMPLEMENTATION=["mpi", "gloo"])
     try:
         output, _ = job[0].communicate(timeout=PATIENCE)
         assert "process 1 has not come to Tutti within 5 s: does it run, and with Tutti as its CPU collectives?" in output
@@ -104,12 +104,10 @@ def test_register_after_jax():
     assert "tutti.jax.register() comes after the first import of jax: call it before" in done.stderr
 
 
-def test_types_that_jaxlib_hands_to_no_mpi(tmp_path):
+def test_types_that_jaxlib_hands_to_no_mpi():
     """They are an error of JAX, not a wrong sum."""
-    program = tmp_path / "program.py"
-    program.write_text(f"import sys\nsys.path.insert(0, {str(PROGRAMS)!r})\n"
-                       "import numpy\nnumpy.float32 = numpy.float16\nimport first_call\n")
-    assert all("Unsupported primitive type for reduction: f16" in output for output in outputs(start(program, 2)))
+    job = start("first_call.py", 2, JAX_TEST_TYPE="float16")
+    assert all("Unsupported primitive type for reduction: f16" in output for output in outputs(job))
 
 
 @pytest.mark.parametrize("secret", [None, "a text that both hosts have"])
