@@ -1,5 +1,5 @@
 // MPItrampoline's ABI, as far as jaxlib calls it: an MPI library of any make, loaded at run time, whose functions and
-// constants have the prefix MPIABI_. https://github.com/eschnett/MPItrampoline (mpiabi/mpiabi.h) defines it.
+// constants have the prefix MPIABI_. https://github.com/eschnett/MPItrampoline defines it.
 //
 // Thread-safety: constants and pure functions.
 #pragma once

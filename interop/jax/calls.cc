@@ -1,5 +1,5 @@
-// The functions of MPI that jaxlib calls (xla/backends/cpu/collectives/mpi_communicator.cc and mpi_collectives.cc). The
-// generated unsupported.c has all others.
+// The functions of MPI that jaxlib calls (in XLA, the classes MpiCommunicator and MpiCollectives). The generated
+// unsupported.c has all others.
 //
 // Of an error jaxlib asks for the text, in the same thread, and makes it the text of JAX's exception.
 //

@@ -54,9 +54,9 @@ const std::vector<Refusal>& Refusals() {
        {"count"}},
       {"all_reduce_type",
        [](auto c, auto& m) {
-         return tuttiAllReduce(m.a.data(), m.b.data(), 4, Odd<tuttiDataType_t>(12), tuttiSum, c, nullptr);
+         return tuttiAllReduce(m.a.data(), m.b.data(), 4, Odd<tuttiDataType_t>(tuttiNumTypes), tuttiSum, c, nullptr);
        },
-       {"datatype", "12"}},
+       {"datatype", std::to_string(tuttiNumTypes)}},
       {"all_reduce_negative_type",
        [](auto c, auto& m) {
          return tuttiAllReduce(m.a.data(), m.b.data(), 4, Odd<tuttiDataType_t>(-1), tuttiSum, c, nullptr);
@@ -101,7 +101,7 @@ const std::vector<Refusal>& Refusals() {
        {"count", "negative"}},
       {"bcast_null", [](auto c, auto&) { return tuttiBcast(nullptr, 4, kF, 0, c, nullptr); }, {"buff"}},
       {"bcast_type",
-       [](auto c, auto& m) { return tuttiBcast(m.a.data(), 4, Odd<tuttiDataType_t>(12), 0, c, nullptr); },
+       [](auto c, auto& m) { return tuttiBcast(m.a.data(), 4, Odd<tuttiDataType_t>(tuttiNumTypes), 0, c, nullptr); },
        {"datatype"}},
       {"reduce_scatter_null",
        [](auto c, auto& m) { return tuttiReduceScatter(m.a.data(), nullptr, 4, kF, tuttiSum, c, nullptr); },
@@ -219,7 +219,8 @@ const std::vector<Refusal>& Refusals() {
       {"premulsum_type",
        [](auto c, auto& m) {
          tuttiRedOp_t op;
-         return tuttiRedOpCreatePreMulSum(&op, m.a.data(), Odd<tuttiDataType_t>(12), tuttiScalarHostImmediate, c);
+         return tuttiRedOpCreatePreMulSum(&op, m.a.data(), Odd<tuttiDataType_t>(tuttiNumTypes),
+                                          tuttiScalarHostImmediate, c);
        },
        {"datatype"}},
       {"premulsum_residence",
