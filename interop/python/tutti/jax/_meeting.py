@@ -14,9 +14,10 @@ import re
 import threading
 from typing import Any
 
-import jax
-import jax._src.distributed  # of which JAX exports no more than initialize() and shutdown()
-import jaxlib
+# Type checkers run without JAX. Of jax._src.distributed JAX exports no more than initialize() and shutdown().
+import jax  # type: ignore[import-not-found,unused-ignore]
+import jax._src.distributed  # type: ignore[import-not-found,unused-ignore]
+import jaxlib  # type: ignore[import-not-found,unused-ignore]
 
 import tutti
 
@@ -118,7 +119,7 @@ class _Meetings:
 def _devices_here() -> int:
     """Of the CPU devices that this process is about to make, as JAX is told."""
     forced = re.search(r"--xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
-    return max(jax.config.jax_num_cpu_devices, int(forced.group(1)) if forced else 1)
+    return max(int(jax.config.jax_num_cpu_devices), int(forced.group(1)) if forced else 1)
 
 
 def _enough_threads() -> None:
@@ -147,7 +148,7 @@ def take_part(library: str) -> None:
     meetings = _Meetings(timeout_ms)
 
     def is_here(device: int) -> int:
-        return meetings.process_of(device) == meetings.here
+        return int(meetings.process_of(device) == meetings.here)
 
     def meet(number: int, devices: Any, count: int, rank: int, comm_id: Any, why: Any, why_bytes: int) -> int:
         try:
