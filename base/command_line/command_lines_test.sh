@@ -193,7 +193,7 @@ PYTHON
 expect 7 '' "$tutti" run -n 3 --patience 0.2 --json "$work/ends" -- bash -c 'case $RANK in 0) exit 0 ;; 1) exit 7 ;; *) exec sleep 60 ;; esac'
 holds 'tutti run --json says how each rank ended' python3 "$work/ends.py" "$work/ends"
 expect 137 'rank 0 .* was ended by signal 9' "$tutti" run -n 2 --patience 0.2 -- bash -c '[ "$RANK" != 0 ] || kill -9 $$; sleep 60'
-# What every rank would say of its environment one says, also if it is the only one that has it; and each program in turn.
+# One rank speaks for all whose environments have the same mistake. A rank with a mistake of its own speaks, too.
 ranks=("$tutti" run -n 3 --tag -- bash -c '[[ $RANK != "$2" ]] || export TUTTI_TIMEOOT=3; exec "$1" all_reduce -b 8 -e 8 --cell-ms 5' ranks "$bench")
 for run in 1 2; do
   expect 0 '^\[[0-2]\] tutti: TUTTI_TIMEOOT is not a setting' env TUTTI_TIMEOOT=3 "${ranks[@]}" none

@@ -14,7 +14,7 @@ namespace tutti {
 namespace {
 
 // A socket that nobody talks to, by a name that the system gives to one process at a time and takes back when that ends.
-// Whoever has it tells, also if it is the only rank with something to tell.
+// The process that has the name speaks. A rank that alone has something to say finds the name free.
 FileDescriptor Claim(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

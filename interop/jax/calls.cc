@@ -86,31 +86,33 @@ Call BeginReduction(Handle communicator, int count, Handle datatype, Handle op) 
 struct Message {
   bool sends;
   void* data;
-  int bytes, peer;
+  std::size_t count;
+  tuttiDataType_t type;
+  int peer;
   tuttiComm_t comm;
 };
+Message MessageOf(const Call& call, bool sends, void* data, int count, int peer) {
+  return {sends, data, call.elements.Count(count), call.elements.type, peer, call.comm};
+}
 thread_local std::vector<Message> the_messages;
 
 tuttiResult_t Exchange(std::span<const Message> messages) {
   const CallsFrom site(Site());
   tuttiGroupStart();
-  for (const auto& [sends, data, bytes, peer, comm] : messages) {
-    const auto count = static_cast<std::size_t>(bytes);
-    static_cast<void>(sends ? tuttiSend(data, count, tuttiUint8, peer, comm, nullptr)
-                            : tuttiRecv(data, count, tuttiUint8, peer, comm, nullptr));
+  for (const auto& [sends, data, count, type, peer, comm] : messages) {
+    static_cast<void>(sends ? tuttiSend(data, count, type, peer, comm, nullptr)
+                            : tuttiRecv(data, count, type, peer, comm, nullptr));
   }
   return tuttiGroupEnd();  // fails if one of them did
 }
 
-int Ask(const Message& message, int count, Handle datatype, Handle communicator, Handle* request) {
+int Ask(bool sends, void* data, int count, Handle datatype, int peer, Handle communicator, Handle* request) {
   const auto call = Begin(communicator, count, datatype);
   if (call.failure != kSuccess) {
     the_messages.clear();
     return call.failure;
   }
-  the_messages.push_back(message);
-  the_messages.back().comm = call.comm;
-  the_messages.back().bytes = static_cast<int>(call.elements.Count(count));
+  the_messages.push_back(MessageOf(call, sends, data, count, peer));
   *request = 1;
   return kSuccess;
 }
@@ -195,11 +197,11 @@ int MPIABI_Reduce_scatter(const void* send, void* receive, const int* counts, Ha
 
 int MPIABI_Isend(const void* data, int count, Handle datatype, int to, int /*tag*/, Handle communicator,
                  Handle* request) {
-  return Ask({true, const_cast<void*>(data), 0, to, nullptr}, count, datatype, communicator, request);
+  return Ask(true, const_cast<void*>(data), count, datatype, to, communicator, request);
 }
 
 int MPIABI_Irecv(void* data, int count, Handle datatype, int from, int /*tag*/, Handle communicator, Handle* request) {
-  return Ask({false, data, 0, from, nullptr}, count, datatype, communicator, request);
+  return Ask(false, data, count, datatype, from, communicator, request);
 }
 
 int MPIABI_Wait(Handle* request, void* /*status*/) {
@@ -216,9 +218,8 @@ int MPIABI_Sendrecv(const void* send, int send_count, Handle send_type, int to, 
   if (sends.failure != kSuccess) return sends.failure;
   const auto receives = Begin(communicator, receive_count, receive_type);
   if (receives.failure != kSuccess) return receives.failure;
-  const Message messages[] = {
-      {true, const_cast<void*>(send), static_cast<int>(sends.elements.Count(send_count)), to, sends.comm},
-      {false, receive, static_cast<int>(receives.elements.Count(receive_count)), from, sends.comm}};
+  const Message messages[] = {MessageOf(sends, true, const_cast<void*>(send), send_count, to),
+                              MessageOf(receives, false, receive, receive_count, from)};
   return Conclude(sends.comm, Exchange(messages));
 }
 

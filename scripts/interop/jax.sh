@@ -8,19 +8,14 @@
 # PYTHON is the Python to use, and BUILD the build; default: python3, build/release. Exit status 77: something cannot be had
 # from PyPI; the last line says so.
 set -euo pipefail
-if [ $# -lt 1 ] || [ $# -gt 3 ]; then
-  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
-  exit 2
-fi
-tree=$(cd "$(dirname "$0")/../.." && pwd)
-mkdir -p "$1"
-folder=$(cd "$1" && pwd)
+# shellcheck source=scripts/interop/shared.sh
+. "$(dirname "$0")/shared.sh"
+take_folder "$@"
 version=${2:+==$2}
 
 quiet=(--quiet --disable-pip-version-check)
 "$tree/scripts/release/wheels.sh" "$folder/wheel"
-[ -x "$folder/python/bin/python" ] || "${PYTHON:-python3}" -m venv "$folder/python"
-python=$folder/python/bin/python
+[ -x "$python" ] || "${PYTHON:-python3}" -m venv "$folder/python"
 packages=("jax$version" pytest ${3:+absl-py portpicker})
 "$python" -m pip install "${quiet[@]}" "${packages[@]}" || {
   echo "${packages[*]} cannot be installed from PyPI"
@@ -36,7 +31,8 @@ PYTHONDONTWRITEBYTECODE=1 "$python" -m pytest -q -p no:cacheprovider jax_test.py
 suite() {
   local stack=$1 tests=("${@:2}") test
   for test in "${tests[@]}"; do
-    local results=$folder/results/$stack/$(basename "$test" .py)
+    local results
+    results=$folder/results/$stack/$(basename "$test" .py)
     mkdir -p "$results"
     JAX_PLATFORMS=cpu TEST_UNDECLARED_OUTPUTS_DIR=$results timeout 600 "$python" "$test" --num_processes=4 \
       --initialization_timeout=60 --heartbeat_timeout=60 --shutdown_timeout=60 >"$results/log" 2>&1 || true

@@ -6,15 +6,9 @@
 # BUILD names the build to use; default: build/release, which is built if it is missing. Each test prints what it did. Takes some
 # minutes on two cores.
 set -euo pipefail
-if [ $# -lt 1 ] || [ $# -gt 3 ]; then
-  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
-  exit 2
-fi
-tree=$(cd "$(dirname "$0")/../.." && pwd)
-mkdir -p "$1"
-folder=$(cd "$1" && pwd)
-
-python=$folder/python/bin/python
+# shellcheck source=scripts/interop/shared.sh
+. "$(dirname "$0")/shared.sh"
+take_folder "$@"
 "$tree/scripts/interop/install_pytorch.sh" "$folder/python" "" numpy setuptools ninja
 "$python" -m pip install --quiet --disable-pip-version-check torchft ||
   echo "torchft cannot be installed from PyPI for this Python: its test is skipped"

@@ -4,15 +4,9 @@
 # Creates a virtual environment in FOLDER (6 GB), installs PyTorch (default: the newest) and this tree's backend there,
 # and runs interop/torch/suites.sh; TESTS is its folder of PyTorch's tests. The output goes to FOLDER/results.
 set -euo pipefail
-if [ $# -lt 1 ] || [ $# -gt 3 ]; then
-  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
-  exit 2
-fi
-tree=$(cd "$(dirname "$0")/../.." && pwd)
-mkdir -p "$1"
-folder=$(cd "$1" && pwd)
-
-python=$folder/python/bin/python
+# shellcheck source=scripts/interop/shared.sh
+. "$(dirname "$0")/shared.sh"
+take_folder "$@"
 # setuptools and ninja, because the backend is built outside pip's isolated environment, which would hide PyTorch.
 "$tree/scripts/interop/install_pytorch.sh" "$folder/python" "${2:-}" numpy expecttest setuptools ninja
 [ -e "$tree/build/release/libtutti.so" ] || (cd "$tree" && scripts/build.sh release tutti)

@@ -164,16 +164,22 @@ def left_out(rank, n, folder):
     return message
 
 
+def error_when_aborted(member, call):
+    """The error of a call that waits when another thread aborts the group."""
+    timer = threading.Timer(0.5, member.backend.abort)
+    timer.start()
+    message = error_of(call)
+    timer.join()
+    return message
+
+
 def aborted(rank, n, folder):
     """Another thread's abort ends a call that waits in vain; a reconfigure makes the group usable again."""
     member = Member(folder, rank, n)
     member.check()
     message = None
     if rank == 0:
-        timer = threading.Timer(0.5, member.backend.abort)
-        timer.start()
-        message = error_of(lambda: dist.all_reduce(torch.ones(1)))
-        timer.join()
+        message = error_when_aborted(member, lambda: dist.all_reduce(torch.ones(1)))
         assert error_code(member) == "SUCCESS"
         assert "DistBackendError" in error_of(lambda: dist.all_reduce(torch.ones(1)))
     member.reconfigure(1, rank, list(range(n)))
@@ -186,10 +192,7 @@ def abort_of_a_reconfigure(rank, n, folder):
     handles = member.exchange(1, rank, range(n))
     message = None
     if rank == 0:
-        timer = threading.Timer(0.5, member.backend.abort)
-        timer.start()
-        message = error_of(lambda: dist._reconfigure(1, handles, timeout=LONG))
-        timer.join()
+        message = error_when_aborted(member, lambda: dist._reconfigure(1, handles, timeout=LONG))
     member.reconfigure(2, rank, list(range(n)))
     member.check()
     return message
