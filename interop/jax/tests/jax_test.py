@@ -1,4 +1,4 @@
-"""Plain JAX programs over Tutti, in several processes. Run by run.sh in an environment that has jax and the package tutti."""
+"""Plain JAX programs over Tutti, in several processes. Run by scripts/interop/jax.sh, where jax and tutti are installed."""
 
 import os
 import pathlib
