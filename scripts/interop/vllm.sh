@@ -5,7 +5,7 @@
 # Installs into FOLDER what is not there yet (7 GB, from PyPI), and leaves nothing elsewhere. BUILD_DIR (default
 # build/release) holds a build of Tutti. An engine that has run in FOLDER is not run again: its results are kept there.
 #   --installed   installs nothing; exits with 77 if FOLDER lacks something. An empty FOLDER is $TUTTI_VLLM_DIR
-#   --measure     also measures tokens a second and all-reduces, which takes as long again
+#   --measure     also measures tokens a second
 #   PYTHON        the Python for the virtual environment, default python3; 3.11 or later
 set -euo pipefail
 
@@ -88,10 +88,8 @@ attempt() {
     failures=$((failures + 1))
   fi
 }
-rounds=0
-[[ -z $measure ]] || rounds=20
 for size in 2 4; do
-  attempt "vLLM's all-reduces, $size ranks" ranks "$size" "$tests/all_reduces.py" --rounds "$rounds"
+  attempt "vLLM's all-reduces, $size ranks" ranks "$size" "$tests/all_reduces.py"
   PYTHONPATH=$sglang attempt "SGLang's groups, $size ranks" ranks "$size" "$tests/sglang_groups.py"
 done
 "$python" "$tests/suite.py" "$folder/engines" ${measure:+--measure} || failures=$((failures + 1))

@@ -5,13 +5,14 @@
 // operation that is waited for at once thus costs no thread switch, which would take longer than a small all-reduce. A
 // worker of the queue runs the tasks that no thread waits for. Waking it for every task would cost what running in
 // the caller saves, so:
-//   - it polls the queue every kPatience while tasks arrive, and runs a task that it saw at its previous look;
+//   - it polls the queue every kPatience while tasks arrive, and runs a task that it saw at its previous look; more
+//     rarely where waiting threads have taken all tasks for a while;
 //   - it is woken at once (Hurry) when two tasks are queued, since then no thread waits for the first; when a caller
 //     asks for a future or polls; and when a thread is about to block in another queue of the group, since that
 //     operation may depend on a task in this one.
 // A thread runs a task without holding the lock; `running_` keeps other threads from running one at the same time.
 //
-// Why this cannot deadlock. A waiter runs every queued task or, within two kPatience, the queue's worker does. Each
+// Why this cannot deadlock. A waiter runs every queued task or, at its second look, the queue's worker does. Each
 // queue thus behaves as if it had its own thread, and two ranks may wait in different orders in different queues.
 // Within a queue, tasks run only in the order of issue, as c10d requires. A started operation always ends: it is
 // matched, or it fails by the communicator's rules (docs/faults.md).

@@ -1,11 +1,15 @@
 #include "interop/torch/csrc/task_queue.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <condition_variable>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <mutex>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -146,6 +150,36 @@ TEST(TaskQueue, RunsEachThreadsTasksOnceAndInOrderWhoeverWaitsForThem) {
     }
     EXPECT_EQ(all, static_cast<std::size_t>(kThreads * kTasksOfEach));
   }
+}
+
+// Of this process's other threads.
+long TimesSlept() {
+  long times = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == std::to_string(gettid())) continue;
+    std::ifstream status(task.path() / "status");
+    const std::string name = "voluntary_ctxt_switches:";
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with(name)) times += std::stol(line.substr(name.size()));
+    }
+  }
+  return times;
+}
+
+// While the worker looks, no waiting thread has its core.
+TEST(TaskQueue, ItsWorkerLooksRarelyWhereEveryTaskIsWaitedFor) {
+  const auto queue = NewChannel();
+  Log log;
+  const auto before = TimesSlept();
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(400);
+       std::chrono::steady_clock::now() < end;) {
+    const auto task = std::make_shared<Noting>(log, 0, 0);
+    queue->Issue(task);
+    queue->Wait(*task);
+  }
+  // A look in 400 us would make a thousand, one in 5 ms makes eighty after the first fifty.
+  EXPECT_LT(TimesSlept() - before, 300);
+  queue->Close();
 }
 
 TEST(TaskQueue, ACallbackMayIssueOnItsOwnChannelAndWait) {

@@ -1,22 +1,15 @@
-"""Calls of vLLM's communicators for CPUs on the same tensors: vLLM's own shared memory, Gloo, and Tutti, in turn.
+"""Calls of vLLM's communicators for CPUs on the same tensors: vLLM's own shared memory, Gloo, and Tutti.
 
-    torchrun --nproc-per-node RANKS all_reduces.py [--rounds N]
+    torchrun --nproc-per-node RANKS all_reduces.py
 
-Checks that the results are the sums and the same on all ranks, and prints the microseconds of each all-reduce: the median
-over rounds, in which the three take turns, and the least. Exits with 1 if a result is wrong. --rounds 0 measures nothing.
+Checks that the results are the sums and the same on all ranks. Exits with 1 if one is not. (interop/torch/bench measures them.)
 """
 
-import argparse
 import os
-import statistics
 import sys
-import time
 
 import torch
 import torch.distributed as dist
-
-SIZES = [8 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20]  # bytes
-CALLS = 20  # in a round, after 2 that are not measured
 
 
 def communicators():
@@ -68,31 +61,7 @@ def wrong(made, rank, ranks):
     return found
 
 
-def measure(made, rounds, rank):
-    if rank == 0:
-        print("dtype,bytes," + ",".join(f"{name} median us,{name} least us" for name in made))
-    for dtype in (torch.bfloat16, torch.float32):
-        for size in SIZES:
-            tensor = torch.zeros(size // dtype.itemsize, dtype=dtype)
-            times = {name: [] for name in made}
-            for _ in range(rounds):
-                for name, communicator in made.items():
-                    for _ in range(2):
-                        communicator.all_reduce(tensor)
-                    dist.barrier()
-                    began = time.perf_counter()
-                    for _ in range(CALLS):
-                        communicator.all_reduce(tensor)
-                    times[name].append((time.perf_counter() - began) / CALLS * 1e6)
-            if rank == 0:
-                cells = [f"{statistics.median(one):.1f},{min(one):.1f}" for one in times.values()]
-                print(f"{str(dtype).removeprefix('torch.')},{size},{','.join(cells)}", flush=True)
-
-
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=20)
-    asked = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
@@ -100,8 +69,6 @@ def main():
     found = wrong(made, rank, ranks)
     for sentence in found:
         print(f"rank {rank}: {sentence}", file=sys.stderr)
-    if asked.rounds:
-        measure(made, asked.rounds, rank)
     dist.barrier()
     sys.exit(1 if found else 0)
 
