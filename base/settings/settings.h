@@ -61,7 +61,7 @@ struct Settings {
   // Local matters: most may differ between ranks.
   std::string topo_file;
   std::string topo_dump;
-  int threads = 1;
+  int threads = 0;
   std::string cma;
   bool zero_copy = true;
   bool gpu = true;

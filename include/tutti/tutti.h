@@ -148,7 +148,7 @@ typedef struct {
   int blocking;             /* 1 (default): calls return when done. 0: they return tuttiInProgress; poll
                                tuttiCommGetAsyncError */
   int channels;             /* parallel shares of a message, 1..16; default: chosen by the library */
-  int threads;              /* host threads per rank that move data, 1..16; default 1 */
+  int threads;              /* host threads per rank that move data, 1..16; default: chosen */
   int deterministic;        /* 1: results do not depend on size, channels or algorithm (see docs/numerics.md) */
   int initTimeoutMs;        /* how long to wait for all ranks to join; 0: for ever; default 120,000 */
   int operationTimeoutMs;   /* how long an operation may make no progress; 0: for ever; default 600,000 */

@@ -255,6 +255,8 @@ std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningCon
   return "";
 }
 
+int ThreadsFor(int cores, int ranks) { return std::clamp(cores / std::max(1, ranks), 1, kFewestChannels); }
+
 std::size_t TuningContext::ranks_of_a_cache() const {
   std::size_t most = 0;
   if (domains || !one_host) {

@@ -59,6 +59,7 @@ struct Forced {
   std::optional<ring::Protocol> protocol;
   std::optional<ring::Protocol> without;  // this protocol, where another one can carry the call
   std::optional<bool> cma;  // ProtocolConfig::cma, wherever a schedule lets slots refer to memory
+  bool threads = false;     // TUTTI_THREADS
 };
 
 // TUTTI_ALGO: algorithms and collective:algorithm pairs, separated by commas; pairs win. An algorithm alone is ignored
@@ -78,6 +79,10 @@ inline constexpr int kMostGpuChannels = 32;
 inline constexpr int kMostChannelsOfOneGpu = 96;
 // A communicator's fabric has at least so many, because two-level trees take four (records.h).
 inline constexpr int kFewestChannels = 4;
+
+// How many threads of a rank may move data where the user does not say: those for which `ranks` leave `cores` idle. Each has a
+// channel of its own.
+int ThreadsFor(int cores, int ranks);
 
 // The slots of GPUs, where they are known: which protocols there are, and the data bytes of each; 0: any.
 struct GpuSlots {

@@ -30,7 +30,7 @@ constexpr std::array<double, 6> kGrid = {0, ring::kInlineShape.capacity, 8 << 10
 double CostModel::Path::Microseconds(const Rates& rates, double bytes, double sharing) const {
   return fixed + sharing * bytes * network_us_per_byte +
          bytes * (memory_operands * rates.memory + slot_reads * rates.slot_read + slot_writes * rates.slot_write +
-                  us_per_byte);
+                  summands * rates.summand + us_per_byte);
 }
 
 void CostModel::Path::Add(const Path& other, double times) {
@@ -38,6 +38,7 @@ void CostModel::Path::Add(const Path& other, double times) {
   memory_operands += times * other.memory_operands;
   slot_reads += times * other.slot_reads;
   slot_writes += times * other.slot_writes;
+  summands += times * other.summands;
   us_per_byte += times * other.us_per_byte;
   network_us_per_byte += times * other.network_us_per_byte;
 }
@@ -114,9 +115,13 @@ CostModel::Path CostModel::StepPath(const StepGraph::Work& work, SlotUse use, co
   Path path;
   path.fixed = costs.step_us + work.read_us + costs.slot_us[w] * (work.copying.slot_reads + work.copying.slot_writes) +
                costs.fetch_us * operands.fetches;
-  const Path moving{0, static_cast<double>(operands.memory), static_cast<double>(operands.slot_reads),
-                    static_cast<double>(operands.slot_writes), costs.fetch_page_us / kPageBytes * operands.fetches};
-  const Path crossing{0, 0, 0, 0, work.us_per_byte / costs.protocol_efficiency[w]};
+  const Path moving{0,
+                    static_cast<double>(operands.memory),
+                    static_cast<double>(operands.slot_reads),
+                    static_cast<double>(operands.slot_writes),
+                    static_cast<double>(operands.summands),
+                    costs.fetch_page_us / kPageBytes * operands.fetches};
+  const Path crossing{0, 0, 0, 0, 0, work.us_per_byte / costs.protocol_efficiency[w]};
   path.Add(moving.Microseconds(rates, 1) >= crossing.us_per_byte ? moving : crossing, 1);
   return path;
 }
@@ -124,7 +129,7 @@ CostModel::Path CostModel::StepPath(const StepGraph::Work& work, SlotUse use, co
 CostModel::Path CostModel::WayPath(const StepGraph::Way& way, ring::Protocol protocol) const {
   const Costs& costs = machine_.costs();
   const auto w = static_cast<std::size_t>(protocol);
-  Path path{way.latency[w] + turn_us_, 0, 0, 0, 0};
+  Path path{.fixed = way.latency[w] + turn_us_};
   if (way.network) {
     path.fixed += 2 * costs.message_us;  // both ranks' proxies
     path.network_us_per_byte = way.us_per_byte / costs.protocol_efficiency[w];
@@ -266,7 +271,8 @@ CostModel::Rates CostModel::RatesAt(SlotUse use, double bytes, const Load& load)
                        held * bytes * load.channels * static_cast<double>(machine_.ranks_of_fullest_node())};
   // The kernel stores what it fetches for a rank through the caches.
   const MoveRates rates = machine_.RatesOf(set, bytes, load.streamed && !use.cma);
-  return {UsPerByte(rates.memory), UsPerByte(rates.slot_read), UsPerByte(rates.slot_write)};
+  return {UsPerByte(rates.memory), UsPerByte(rates.slot_read), UsPerByte(rates.slot_write),
+          use.low_precision ? UsPerByte(machine_.costs().low_precision_bandwidth) : 0};
 }
 
 // Which paths are the longest depends on how far buffers exceed the caches, so they are found for the smallest buffers
@@ -328,7 +334,7 @@ double CostModel::Microseconds(const Load& load) const {
   const double share = static_cast<double>(load.block_bytes) / (load.channels * unit_channels_);
   const double bytes = std::min(share, static_cast<double>(load.config.chunk_bytes));
   const double chunks = bytes > 0 ? std::max(1.0, share / bytes) : 1;
-  const SlotUse use{load.config.protocol, load.config.cma};
+  const SlotUse use{load.config.protocol, load.config.cma, load.low_precision};
   const Rates rates = RatesAt(use, bytes, load);
   std::size_t above = 1;
   while (above + 1 < kGrid.size() && bytes > kGrid[above]) ++above;
@@ -350,7 +356,8 @@ double CostModel::Microseconds(const Load& load) const {
   const double shared = std::max(crossing * link.all, load.channels * proxy_us_);
   // A rank fills all free slots, then lets the other ranks of its core empty them.
   const double turns = turn_us_ / schedule::SlotDepth(load.config.protocol);
-  const double beginning = costs.operation_us + (load.channels * unit_channels_ - 1) * costs.channel_skew_us;
+  const double beginning = costs.operation_us + (load.channels * unit_channels_ - 1) * costs.channel_skew_us +
+                           (load.channels > 1 ? costs.helpers_us : 0);
   // The memory that slots refer to must stay as it is until the last reader has said that it has its copy.
   const double until_fetched = load.config.cma ? turn_us_ + latency_within_node_ : 0;
   return beginning * machine_.ranks_per_core() + std::max(first, shared) + until_fetched +

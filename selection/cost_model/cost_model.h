@@ -38,6 +38,7 @@ struct Load {
   int channels = 1;             // of the algorithm's own unit
   schedule::ProtocolConfig config = {};
   bool streamed = false;  // results are stored past the caches
+  bool low_precision = false;
 };
 
 class CostModel {
@@ -57,6 +58,7 @@ class CostModel {
   struct SlotUse {
     ring::Protocol protocol;
     bool cma;
+    bool low_precision;
     friend auto operator<=>(const SlotUse&, const SlotUse&) = default;
   };
   // Microseconds that a byte takes, by operand.
@@ -64,6 +66,7 @@ class CostModel {
     double memory;
     double slot_read;
     double slot_write;
+    double summand;
   };
   // A path through the steps, one after the other: fixed + bytes x the time per byte of its operands and links.
   struct Path {
@@ -71,6 +74,7 @@ class CostModel {
     double memory_operands = 0;
     double slot_reads = 0;
     double slot_writes = 0;
+    double summands = 0;
     double us_per_byte = 0;          // of links that steps write across
     double network_us_per_byte = 0;  // of those that slots cross by themselves
     // `sharing`: the number of channels whose slots cross a network link at the same time.

@@ -189,6 +189,28 @@ TEST(CostModel, StoringPastTheCachesSavesCopiesButNotFetches) {
   EXPECT_DOUBLE_EQ(cost_model.Microseconds(load), copy);
 }
 
+// A sum in a type of 8 or 16 bits converts what it reads, from memory and from slots alike. A copy does not.
+TEST(CostModel, LowPrecisionCostsArithmetic) {
+  Costs costs;
+  costs.executor_bandwidth = {{kAnySize, 10}};
+  costs.low_precision_bandwidth = 20;
+  costs.cores = 2;
+  NodeType type;
+  type.local.assign(2, std::vector<Route>(2, {{}, {0, 0, 0}, false}));
+  type.outward.resize(2);
+  type.inward.resize(2);
+  const Machine machine({type}, {0}, schedule::ArrangeEvenly(2, 1), costs);
+  const auto more = [&](schedule::Collective collective) {
+    const CostModel cost_model = CostModelOf(tuttiAlgorithmDirect, collective, machine);
+    Load load = Bulk(kMB, kMB);
+    const double full = cost_model.Microseconds(load);
+    load.low_precision = true;
+    return cost_model.Microseconds(load) - full;
+  };
+  EXPECT_DOUBLE_EQ(more(schedule::Collective::all_reduce), 2 * kMB / 20e3);
+  EXPECT_DOUBLE_EQ(more(schedule::Collective::all_gather), 0);
+}
+
 TEST(CostModel, WhoSharesACoreTakesTurns) {
   Costs costs;
   costs.operation_us = 1;

@@ -23,9 +23,11 @@ constexpr char kSlot[] = "bulk_slot_us";
 constexpr char kFetch[] = "fetch_us";
 constexpr char kFetchPage[] = "fetch_page_us";
 constexpr char kYield[] = "yield_us";
+constexpr char kHelpers[] = "helpers_us";
 constexpr char kCores[] = "cores";
 constexpr char kBandwidth[] = "executor_bandwidth";
 constexpr char kStreamed[] = "streamed_bandwidth";
+constexpr char kLowPrecision[] = "low_precision_bandwidth";
 constexpr char kCrossing[] = "crossing_bandwidth";
 constexpr char kFootprint[] = "up_to_bytes";
 constexpr char kRate[] = "GBps";
@@ -84,12 +86,18 @@ HostCosts DefaultHostCosts(int cores, const HostTraits& traits) {
   host.costs.fetch_us = traits.fast_string_copies ? 0.6 : 0.75;
   host.costs.fetch_page_us = traits.fast_string_copies ? 0.07 : 0.25;
   host.costs.yield_us = 0.9;  // half of two ranks' round trip on one core
+  // Two cores of a Xeon's virtual machine: 37 to 61 us where the helper had slept for 0.1 to 5 ms, 1.3 where it had just
+  // worked (`tutti calibrate` measures it after 1 ms).
+  host.costs.helpers_us = 50;
   host.costs.cores = cores;
   // Bytes read and written, together, by one core: in L2, in L3, in an L3 that does not hold all, in memory.
   const std::size_t half = std::max(traits.cache_bytes / 2, 1 * MiB);
   host.costs.executor_bandwidth = {{512 * kKiB, 60}, {half, 50}, {2 * half, 30}, {kAnySize, 12}};
   // Three bytes move for two that a copy counts, unless it stores past the caches.
   host.costs.streamed_bandwidth = 18;
+  // bfloat16 from caches, on two cores of a Xeon with AVX-512 (model 167 of family 6): all-reduces of 1 MiB on two ranks take 33 us more than in
+  // float32 where each rank adds all, and none where each adds half and waits for the other.
+  host.costs.low_precision_bandwidth = 60;
   // Bytes copied from another core's fresh lines: a short piece pays for finding them, a long one for its length. From
   // half of an L2 of 512 kKiB on, lines have left it: two Zen 2 cores copied 36 GB/s up to 128 kKiB, and 15 at 512.
   host.costs.crossing_bandwidth = {{512, 4.6},      {1 * kKiB, 7.8},  {4 * kKiB, 11},
@@ -116,7 +124,9 @@ std::string ToJson(const HostCosts& host) {
   json[kFetch] = host.costs.fetch_us;
   json[kFetchPage] = host.costs.fetch_page_us;
   json[kStreamed] = host.costs.streamed_bandwidth;
+  json[kLowPrecision] = host.costs.low_precision_bandwidth;
   json[kYield] = host.costs.yield_us;
+  json[kHelpers] = host.costs.helpers_us;
   json[kSlot] = host.costs.slot_us[static_cast<std::size_t>(ring::Protocol::bulk)];
   json[kCores] = host.costs.cores;
   for (int protocol = 0; protocol < ring::kProtocols; ++protocol)
@@ -139,9 +149,11 @@ HostCosts HostCostsFromJson(const JsonValue& json) {
   host.costs.fetch_us = json.Number(kFetch, 0, kLongestUs, defaults.fetch_us);
   host.costs.fetch_page_us = json.Number(kFetchPage, 0, kLongestUs, defaults.fetch_page_us);
   host.costs.streamed_bandwidth = json.Number(kStreamed, 0, kFastestGBps, 0);
+  host.costs.low_precision_bandwidth = json.Number(kLowPrecision, 0, kFastestGBps, defaults.low_precision_bandwidth);
   host.domain_bandwidth = json.Number(kDomainBandwidth, 0, kFastestGBps, host_defaults.domain_bandwidth);
   host.domain_latency_us = json.Number(kDomainLatency, 0, kLongestUs, host_defaults.domain_latency_us);
   host.costs.yield_us = Positive(json, kYield, kLongestUs);
+  host.costs.helpers_us = json.Number(kHelpers, 0, kLongestUs, defaults.helpers_us);
   host.costs.slot_us[static_cast<std::size_t>(ring::Protocol::bulk)] = Positive(json, kSlot, kLongestUs);
   host.costs.cores = static_cast<int>(json.Whole(kCores, 1, kMostCores));
   const auto latency = json.At(kLatency);

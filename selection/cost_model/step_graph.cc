@@ -285,6 +285,7 @@ class Builder {
     StepGraph::Work work;
     auto& copying = work.copying;
     for (const auto& read : step.reads) ++(IsSlot(read) ? copying.slot_reads : copying.memory);
+    if (step.reads.size() > 1) copying.summands = static_cast<int>(step.reads.size());
     crossed_.clear();
     for (const auto& read : step.reads) {
       if (read.kind != schedule::OperandKind::sum) continue;

@@ -24,6 +24,7 @@ struct StepGraph {
     int slot_reads = 0;
     int slot_writes = 0;
     int fetches = 0;  // calls that copy from another process
+    int summands = 0;
     friend bool operator==(const Operands&, const Operands&) = default;
   };
   // The work of a step; many steps have the same.

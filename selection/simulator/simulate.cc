@@ -55,7 +55,12 @@ SimulationResult Simulate(const cost_model::Machine& machine, const SimulatedCal
               *std::max_element(extents.length.begin(), extents.length.end()));
   }
   const double footprint = Footprint(machine, call.collective, extents);
-  return Simulate({machine, source, std::move(extents), call.config, call.depth, node_classes, timeline, footprint});
+  // Channels that share a rank's work are driven by threads of their own, where there are cores for them.
+  const int threads = call.channels == 1 ? 1
+                                         : cost_model::ThreadsFor(machine.costs().cores,
+                                                                  static_cast<int>(machine.ranks_of_fullest_node()));
+  return Simulate({machine, source, std::move(extents), call.config, call.depth, node_classes, timeline, footprint,
+                   std::min(threads, call.channels)});
 }
 
 }  // namespace tutti::simulator

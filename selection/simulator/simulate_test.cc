@@ -51,6 +51,21 @@ TEST(Simulate, AMessageOverOneLinkTakesItsBytesItsLatencyAndTheSteps) {
   EXPECT_NEAR(DurationOf(machine, OneMessage(), 1'000'000, kBulk), 5 + 10 + 0.25 + 1 + 0.25, 0.001);
 }
 
+// Two channels of a rank, half of the bytes each.
+TEST(Simulate, HelperThreadsMoveChannelsAtTheSameTime) {
+  cost_model::Costs costs = cost_model::FreeCosts();
+  costs.executor_bandwidth = {{std::numeric_limits<std::size_t>::max(), 10}};
+  costs.helpers_us = 30;
+  const auto duration = [&](int cores, int channels) {
+    costs.cores = cores;
+    const cost_model::Machine machine = cost_model::SwitchedMachine(1, 2, costs);
+    SimulatedCall call{schedule::Collective::all_gather, tuttiAlgorithmDirect, 1'000'000, channels, kBulk};
+    return Simulate(machine, call).duration_us;
+  };
+  EXPECT_NEAR(duration(4, 2), 30 + duration(4, 1) / 2, 2);
+  EXPECT_NEAR(duration(2, 2), duration(2, 1), 2) << "the ranks leave no core idle";
+}
+
 TEST(Simulate, AnExecutorPaysForWhatItTouches) {
   cost_model::Costs costs = cost_model::FreeCosts();
   costs.executor_bandwidth = {{std::numeric_limits<std::size_t>::max(), 10}};

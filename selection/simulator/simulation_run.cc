@@ -48,7 +48,8 @@ SimulationRun::SimulationRun(const FlatSchedules& schedules, const SimulationInp
       yield_time_(FromMicroseconds(input.machine.costs().yield_us)),
       message_time_(FromMicroseconds(input.machine.costs().message_us)),
       flows_(Bandwidths(input.machine)),
-      now_(FromMicroseconds(input.machine.costs().operation_us)),
+      now_(FromMicroseconds(input.machine.costs().operation_us +
+                            (input.threads > 1 ? input.machine.costs().helpers_us : 0))),
       lanes_(schedules.lanes().size()),
       connections_(schedules.connections().size()),
       edges_(schedules.edges().size()) {
@@ -72,12 +73,15 @@ void SimulationRun::GiveOutCores() {
   std::map<std::pair<int, std::size_t>, std::uint32_t> numbers;  // by node and core
   for (std::uint32_t first = 0; first < lanes_.size();) {
     const int rank = Flat(first).rank;
+    const int thread = ThreadOf(first);
     std::uint32_t end = first;
-    while (end < lanes_.size() && Flat(end).rank == rank) ++end;
+    while (end < lanes_.size() && Flat(end).rank == rank && ThreadOf(end) == thread) ++end;
     const int node = rank_layout.node_of[rank];
     const auto& ranks = rank_layout.ranks_on[node];
     const auto place = static_cast<std::size_t>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
-    const auto number = numbers.emplace(std::pair(node, place % cores), cores_.size()).first->second;
+    const std::size_t core =
+        (place * static_cast<std::size_t>(input_.threads) + static_cast<std::size_t>(thread)) % cores;
+    const auto number = numbers.emplace(std::pair(node, core), cores_.size()).first->second;
     if (number == cores_.size()) cores_.emplace_back();
     cores_[number].ranks.push_back({first, end - first});
     for (; first < end; ++first) lanes_[first].core = static_cast<std::int32_t>(number);

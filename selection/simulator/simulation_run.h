@@ -67,6 +67,8 @@ class SimulationRun {
     std::uint32_t version = 0;  // of the turn that is planned
   };
 
+  // That drives the lane, of its rank.
+  int ThreadOf(std::uint32_t lane) const { return Flat(lane).channel % input_.threads; }
   void GiveOutCores();
   void Handle(const EventQueue<What>::Event& event);
 

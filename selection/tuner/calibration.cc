@@ -72,12 +72,12 @@ std::string ToJson(const Calibration& calibration) {
 }
 
 bool Calibration::TableFor(const cost_model::TuningContext& tuning, SelectionTable& table) const {
-  // Measurements hold for free choices, with one thread a rank.
+  // Measurements hold for free choices, with one thread a rank: helper threads then have no part.
   const cost_model::Forced& forced = tuning.forced;
   bool free = forced.channels == 0 && forced.least_channels <= 1 && forced.most_channels == 0 &&
               forced.chunk_bytes == 0 && !forced.protocol && !forced.without && !forced.cma &&
               forced.allowed == cost_model::FilledWith(cost_model::kAnyAlgorithm) && !tuning.deterministic &&
-              tuning.threads == 1;
+              (tuning.threads == 1 || !forced.threads);
   for (const auto& algorithm : forced.algorithm) free = free && !algorithm;
   if (!free) return false;
   for (const auto& text : tables) {

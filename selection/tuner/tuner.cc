@@ -82,7 +82,8 @@ double Tuner::Microseconds(const cost_model::Candidate& candidate, const cost_mo
        .footprint = footprint,
        .channels = candidate.channels,
        .config = cost_model::Fitting(candidate.config, block, candidate.channels * cost_model.unit_channels()),
-       .streamed = footprint > tuning_.stream_bytes});
+       .streamed = footprint > tuning_.stream_bytes,
+       .low_precision = kind.low_precision});
 }
 
 Estimate Tuner::Best(tuttiAlgorithm_t algorithm, const cost_model::Kind& kind, std::size_t bytes) {

@@ -241,12 +241,36 @@ TEST(Select, FetchesInputsRatherThanFreshResults) {
   EXPECT_LT(us(tuttiAlgorithmDirect) * 1.1, us(tuttiAlgorithmRecursive));
 }
 
+// Of two ranks, each adds everything by `direct`, and half of it by `two_shot`.
+TEST(Select, LowPrecisionCostsMostWhereEachRankAddsAll) {
+  const cost_model::TuningContext tuning = On(2);
+  const cost_model::Machine machine = Host(2);
+  Tuner tuner(machine, tuning);
+  const auto more = [&](tuttiAlgorithm_t algorithm) {
+    constexpr std::size_t kBytes = 1 << 20;
+    const cost_model::Candidate way{algorithm, 1, {ring::Protocol::bulk, kCapacity}};
+    return tuner.Microseconds(way, {schedule::Collective::all_reduce, true}, kBytes) -
+           tuner.Microseconds(way, {schedule::Collective::all_reduce}, kBytes);
+  };
+  EXPECT_GT(more(tuttiAlgorithmTwoShot), 0);
+  EXPECT_GT(more(tuttiAlgorithmDirect), 1.5 * more(tuttiAlgorithmTwoShot));
+}
+
 TEST(Select, ThreadsGetChannels) {
   cost_model::TuningContext tuning = On(2);
   EXPECT_EQ(TableFor(tuning).At({schedule::Collective::all_reduce}, 1 << 24).candidate.channels, 1);
   tuning.threads = 2;
   EXPECT_EQ(TableFor(tuning).At({schedule::Collective::all_reduce}, 1 << 24).candidate.channels, 2);
-  EXPECT_EQ(TableFor(tuning).At({schedule::Collective::all_reduce}, 8).candidate.channels, 1);
+  // Waking the helper takes longer than one thread for these.
+  for (const std::size_t bytes : {8, 64 << 10})
+    EXPECT_EQ(TableFor(tuning).At({schedule::Collective::all_reduce}, bytes).candidate.channels, 1);
+}
+
+TEST(Select, IdleCoresGiveThreads) {
+  EXPECT_EQ(cost_model::ThreadsFor(2, 2), 1);
+  EXPECT_EQ(cost_model::ThreadsFor(2, 5), 1);
+  EXPECT_EQ(cost_model::ThreadsFor(7, 3), 2);
+  EXPECT_EQ(cost_model::ThreadsFor(64, 2), cost_model::kFewestChannels) << "a channel for each thread";
 }
 
 // The slots of all ranks of a core have to stay in its cache.

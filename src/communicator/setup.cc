@@ -78,6 +78,7 @@ void Communicator::AddPlanFacts(const init::Meeting& meeting, const init::Agreem
   init::ArrangeRanks(meeting, system_, agreement.processors, tuning);
   host_->AddLimits(tuning);
   tuning.threads = agreement.threads;
+  tuning.forced.threads = agreement.threads_forced;
   const int cores_of_a_cache = agreement.cores / (tuning.domains ? tuning.where.nodes() : 1);
   tuning.stream_bytes = meeting.settings.stream_bytes != 0 ? static_cast<std::size_t>(meeting.settings.stream_bytes)
                                                            : detect::CacheShareBytes(cores_of_a_cache);

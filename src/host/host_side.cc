@@ -1,5 +1,7 @@
 #include "src/host/host_side.h"
 
+#include <system_error>
+
 #include "topology/detect/host.h"
 
 namespace tutti::host_side {
@@ -36,15 +38,36 @@ void HostSide::Start(const init::Meeting& meeting, const init::Agreement& agreem
 }
 
 void HostSide::ChooseWaits(const Settings& settings, const init::Agreement& agreement) {
-  const int busy = agreement.neighbours * agreement.threads;
+  threads_forced_ = settings.threads != 0;
+  threads_ = threads_forced_ ? settings.threads : agreement.threads_forced ? 1 : agreement.threads;
+  // Threads that are not forced have cores of their own, and mostly sleep.
+  const int busy = agreement.neighbours * (agreement.threads_forced ? agreement.threads : 1);
   wait_policy_ = host::ChooseWaitPolicy(settings.wait, busy, agreement.cores);
   stream_wait_policy_ = host::ChooseWaitPolicy(settings.wait, busy, agreement.cores, host::WhoWaits::stream);
   // Ranks that outnumber cores wait by yielding. All ask for short slices, so that beside a program that computes they
   // get the core back soon.
   if (wait_policy_.spin.count() == 0) wait_policy_.slice = std::chrono::microseconds(settings.slice_us);
-  if (settings.threads == 1) return;
-  helper_threads_ = std::make_unique<host::HelperThreads>(settings.threads - 1);
-  helper_drivers_.assign(static_cast<std::size_t>(settings.threads - 1), driver_);
+  if (threads_forced_ && threads_ > 1) StartHelpers();
+}
+
+void HostSide::StartHelpers() {
+  helper_threads_ = std::make_unique<host::HelperThreads>(threads_ - 1);
+  helper_drivers_.assign(static_cast<std::size_t>(threads_ - 1), driver_);
+}
+
+host::HelperThreads* HostSide::HelpersOf(const Active& active) {
+  if (threads_ == 1) return nullptr;
+  if (threads_forced_) return active.plan->run.channels() > 1 ? helper_threads_.get() : nullptr;
+  if (active.plan->choice.candidate.channels == 1) return nullptr;
+  if (helper_threads_ == nullptr) {
+    try {
+      StartHelpers();
+    } catch (const std::system_error&) {
+      threads_ = 1;  // The system starts no more threads. Nobody asked for them, and one moves the data, too.
+      return nullptr;
+    }
+  }
+  return helper_threads_.get();
 }
 
 void HostSide::UseTable(tuner::SelectionTable table) {

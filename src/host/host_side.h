@@ -85,8 +85,8 @@ class HostSide {
   const host::WaitPolicy& wait_policy(host::WhoWaits who) const {
     return who == host::WhoWaits::stream ? stream_wait_policy_ : wait_policy_;
   }
-  // The helper threads; null with one thread per rank.
-  host::HelperThreads* helper_threads() { return helper_threads_.get(); }
+  // The helper threads that take part in the operation; null: none does. REQUIRES: locked.
+  host::HelperThreads* HelpersOf(const Active& active);
   // The driver of helper thread `index`: 1, 2, ...
   host::Driver& helper_driver(int index, host::WhoWaits who) {
     auto& driver = helper_drivers_[static_cast<std::size_t>(index) - 1];
@@ -101,6 +101,7 @@ class HostSide {
 
  private:
   void ChooseWaits(const Settings& settings, const init::Agreement& agreement);
+  void StartHelpers();
 
   shm::Fabric fabric_;
   init::HostNetwork network_;
@@ -113,6 +114,8 @@ class HostSide {
   host::Sleeper sleeper_;
   host::Driver driver_;
   host::Meanwhile meanwhile_;
+  int threads_ = 1;                           // that may move data, this rank's own one included
+  bool threads_forced_ = false;               // they take part in everything that has several channels
   std::vector<host::Driver> helper_drivers_;  // by helper thread
   std::unique_ptr<host::HelperThreads> helper_threads_;
   std::optional<diagnostics::Trace> trace_;

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
+#include <map>
 #include <string_view>
 
 #include "base/all_gather.h"
 #include "base/error.h"
 #include "base/extension.h"
 #include "base/plain_text.h"
+#include "selection/cost_model/candidates.h"
 #include "topology/detect/host.h"
 #include "tutti/tutti.h"
 
@@ -18,6 +21,7 @@ namespace {
 struct Terms {
   detect::CpuMask cpus;
   std::int32_t quota;
+  std::int32_t threads_granted;
   std::int32_t channels;
   std::int32_t min_channels;
   std::int32_t max_channels;
@@ -82,12 +86,21 @@ std::size_t SlotSpan(std::size_t core_cache, std::size_t last_cache, int ranks, 
   return std::min(2 * core_cache, detect::CacheShareBytes(last_cache, cores) / 2 / static_cast<std::size_t>(ranks));
 }
 
+// What the ranks of a machine share.
+struct Machine {
+  detect::CpuMask cpus{};
+  int quota = std::numeric_limits<int>::max();
+  int ranks = 0;
+  int cores() const { return std::min(detect::CountCpus(cpus), quota); }
+};
+
 }  // namespace
 
 Agreement Agree(const Meeting& meeting, int device) {
   const auto& settings = meeting.settings;
   const Terms mine{detect::AllowedCpus(),
                    static_cast<std::int32_t>(detect::QuotaCpus()),
+                   static_cast<std::int32_t>(detect::ThreadsGranted()),
                    settings.channels,
                    settings.min_channels,
                    settings.max_channels,
@@ -111,10 +124,11 @@ Agreement Agree(const Meeting& meeting, int device) {
                    Padded<64>(NameOfTuner())};
   const auto all = GatherValues(meeting.all_gather, mine);
   const auto& first = all.front();
+  const int own_kernel = meeting.hosts.kernel_of[static_cast<std::size_t>(meeting.rank)];
   Agreement agreement;
   agreement.programs = first.programs != 0;
-  detect::CpuMask together{};
-  int quota = mine.quota;
+  std::map<int, Machine> machines;  // by kernel
+  int granted = mine.threads_granted;
   auto core_cache = mine.core_cache, last_cache = mine.last_cache;
   for (std::size_t r = 0; r < all.size(); ++r) {
     const auto& theirs = all[r];
@@ -134,15 +148,18 @@ Agreement Agree(const Meeting& meeting, int device) {
     RequireEqual("net plug-in (TUTTI_NET_PLUGIN)", first.net_plugin, theirs.net_plugin, r);
     RequireEqual("protection of data (TUTTI_DATA_PROTECTION)", first.protection, theirs.protection, r);
     RequireEqual("algorithm (TUTTI_ALGO)", first.algorithm, theirs.algorithm, r);
-    if (meeting.hosts.kernel_of[r] == meeting.hosts.kernel_of[static_cast<std::size_t>(meeting.rank)]) {
-      for (std::size_t w = 0; w < together.size(); ++w) together[w] |= theirs.cpus[w];
-      quota = std::min(quota, theirs.quota);
+    auto& machine = machines[meeting.hosts.kernel_of[r]];
+    for (std::size_t w = 0; w < machine.cpus.size(); ++w) machine.cpus[w] |= theirs.cpus[w];
+    machine.quota = std::min(machine.quota, theirs.quota);
+    ++machine.ranks;
+    granted = std::min({granted, theirs.threads_granted, detect::CountCpus(theirs.cpus)});
+    if (meeting.hosts.kernel_of[r] == own_kernel) {
       core_cache = std::min(core_cache, theirs.core_cache);
       last_cache = std::min(last_cache, theirs.last_cache);
-      ++agreement.neighbours;
     }
     agreement.processors.push_back(detect::ListCpus(theirs.cpus));
     agreement.threads = std::max(agreement.threads, theirs.threads);
+    agreement.threads_forced = agreement.threads_forced || theirs.threads != 0;
     if (theirs.device == TUTTI_DEVICE_NONE && agreement.why_no_device.empty()) {
       agreement.why_no_device = fmt::format(
           "no CUDA context was current in rank {}'s thread when the communicator was made, nor did its config name a "
@@ -150,7 +167,17 @@ Agreement Agree(const Meeting& meeting, int device) {
           r);
     }
   }
-  agreement.cores = std::min(detect::CountCpus(together), quota);
+  const Machine& own = machines.at(own_kernel);
+  agreement.cores = own.cores();
+  agreement.neighbours = own.ranks;
+  // Where the user says how many channels there are, a thread drives them all, as one does for a small message.
+  if (!agreement.threads_forced && settings.channels == 0 && settings.min_channels == 0) {
+    int threads = granted;
+    for (const auto& [kernel, machine] : machines) {
+      threads = std::min(threads, cost_model::ThreadsFor(machine.cores(), machine.ranks));
+    }
+    agreement.threads = threads;
+  }
   agreement.slot_span = settings.slot_span != 0
                             ? static_cast<std::size_t>(settings.slot_span)
                             : SlotSpan(static_cast<std::size_t>(std::max<std::int64_t>(0, core_cache)),

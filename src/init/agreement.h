@@ -15,7 +15,8 @@ struct Agreement {
   std::vector<std::vector<int>> processors = {};  // by rank: those of its machine that it may run on, ascending
   int cores = 1;                                  // that this machine's ranks share
   int neighbours = 0;                             // number of those ranks, this one included
-  int threads = 1;                                // the most of any rank
+  int threads = 1;                                // that move data, of the rank with the most
+  bool threads_forced = false;                    // by the settings of a rank
   bool programs = false;                          // rank 0 names some
   std::size_t slot_span = 0;                      // of this machine's ranks (shm::Fabric::SpreadSlots)
   std::string why_no_device;                      // empty: every rank has one

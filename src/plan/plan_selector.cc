@@ -29,8 +29,9 @@ constexpr char kLatency[] = "latency_us_of_";  // and the protocol
 constexpr double kMost = 1e12;
 
 // Every rank is a process of this host, or of a domain of it, or there are several hosts like it.
-cost_model::Machine MachineOf(const cost_model::HostCosts& costs, const cost_model::TuningContext& tuning,
+cost_model::Machine MachineOf(cost_model::HostCosts costs, const cost_model::TuningContext& tuning,
                               const std::optional<cost_model::NetworkCosts>& network) {
+  if (tuning.threads == 1) costs.costs.helpers_us = 0;  // there are none, whatever channels the user asks for
   if (tuning.domains) return cost_model::DomainsMachine(costs, tuning.where);
   if (tuning.one_host) return cost_model::HostMachine(costs, schedule::ArrangeEvenly(tuning.nranks, 1));
   return cost_model::HostMachine(costs, tuning.where, network);

@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "testing/collective_case.h"
+#include "testing/descriptors.h"
 #include "testing/from_outside.h"
 
 namespace tutti::testing {
@@ -257,6 +259,30 @@ TEST(VirtualNodes, MustBeEqualOnAllRanks) {
     EXPECT_EQ(tuttiCommInitRank(&comm, self.size(), self.IdOf(), self.rank()), tuttiInvalidUsage);
     EXPECT_NE(std::string(tuttiGetLastError(nullptr)).find("virtual nodes (TUTTI_VIRTUAL_NODES)"), std::string::npos);
   });
+}
+
+// One rank is alone on this machine's cores.
+TEST(HelperThreads, TakePartInLongCallsWhereRanksLeaveCoresIdle) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "there is one core";
+  const auto check = [](std::size_t count, const char* granted, bool take_part) {
+    RunAlone(
+        [=] {
+          tuttiComm_t comm;
+          ASSERT_TRUE(Ok(tuttiCommInitAll(&comm, 1, nullptr)));
+          const std::vector<float> data(count, 3);
+          std::vector<float> got(count);
+          const auto before = Threads();
+          ASSERT_TRUE(Ok(tuttiAllReduce(data.data(), got.data(), count, tuttiFloat32, tuttiSum, comm, nullptr)));
+          EXPECT_EQ(Threads() > before, take_part) << count << " elements, OMP_NUM_THREADS=" << granted;
+          EXPECT_EQ(got, data);
+          ASSERT_TRUE(Ok(tuttiCommDestroy(comm)));
+        },
+        {.environment = {{"OMP_NUM_THREADS", granted}}});
+  };
+  constexpr std::size_t kLong = 8 << 20;
+  check(kLong, "2", true);
+  check(kLong, "1", false);
+  check(1000, "2", false);
 }
 
 }  // namespace

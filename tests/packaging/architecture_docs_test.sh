@@ -29,9 +29,10 @@ refuse 'tuttiAlgorithm[A-Z]' "$product parallel" 'tuttiAlgorithmNone|tuttiAlgori
   'algorithms/builders/|tools/simulator/(claims|published)\.cc|interop/nccl/environment/choice_lists\.cc' \
   'These lines name an algorithm. What they need to know of it belongs into its record: algorithms/builders/records.h.'
 # Another library's types are translated in one file each. Bytes, indices and plain floats have types of their own, which
-# any code may use; tutti_parallel computes in some types, and its Python bindings pass them on.
+# any code may use; `tutti calibrate` times a sum in one type; tutti_parallel computes in some types, and its Python bindings
+# pass them on.
 refuse 'tutti(Int16|Uint16|Int32|Uint32|Uint64|Float16|Float64|Bfloat16|Float8e4m3|Float8e5m2)\b' "$product" '^$' \
-  'base/numbers/datatype\.h|interop/(nccl/convert\.h|python/src/parallel/.*|torch/csrc/ops/elements\.cc)' \
+  'base/numbers/datatype\.h|tools/tuning/calibrate\.cc|interop/(nccl/convert\.h|python/src/parallel/.*|torch/csrc/ops/elements\.cc)' \
   'These lines name a data type. What they need to know of it follows from base/numbers/datatype.h: VisitDataType.'
 # Builders have forms, src/api has functions, libraries that the bench compares have functions; a barrier is an
 # all-reduce; the bench and tools make certain experiments. The MPI layer's enumeration is of MPI's functions.

@@ -132,6 +132,10 @@ cost_model::TuningContext ConditionsOf(const Target& target) {
   tuning.where = target.machine.rank_layout();
   tuning.one_host = target.machine.one_host();
   tuning.domains = !target.gpus && tuning.one_host && tuning.where.nodes() > 1;
+  if (!target.gpus) {
+    tuning.threads =
+        cost_model::ThreadsFor(target.machine.costs().cores, static_cast<int>(target.machine.ranks_of_fullest_node()));
+  }
   if (tuning.domains) tuning.stream_bytes = detect::CacheShareBytes(target.machine.costs().cores);
   if (!target.gpus) return tuning;
   constexpr std::size_t kLongestGpuSlot = 512 * 1024;

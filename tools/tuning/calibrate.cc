@@ -16,11 +16,14 @@
 #include "base/error.h"
 #include "base/file_descriptor.h"
 #include "base/files/files.h"
+#include "base/numbers/datatype.h"
 #include "base/report/progress.h"
 #include "base/report/sizes.h"
 #include "bench/limits/limits.h"
 #include "bench/report/statistics.h"
+#include "executors/host/helper_threads.h"
 #include "executors/host/kernels/copy.h"
+#include "executors/host/kernels/reduce.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/tuner/calibration.h"
 #include "selection/tuner/tuner.h"
@@ -76,37 +79,82 @@ cost_model::HostCosts FromLimits(const bench::Limits& limits) {
   return host;
 }
 
+using Clock = std::chrono::steady_clock;
+
+// Of one call, in microseconds.
+template <typename Call>
+double MicrosecondsOf(int calls, Call&& call) {
+  const auto begin = Clock::now();
+  for (int i = 0; i < calls; ++i) call();
+  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / calls;
+}
+
+// The least of some rounds.
+template <typename Call>
+double LeastMicrosecondsOf(Call&& call) {
+  constexpr int kCalls = 200;
+  constexpr int kRounds = 15;
+  double least = std::numeric_limits<double>::max();
+  for (int round = 0; round < kRounds; ++round) least = std::min(least, MicrosecondsOf(kCalls, call));
+  return least;
+}
+
+// What a sum in bfloat16 costs beside moving its operands: how much longer it takes than one of as many bytes of float32.
+void MeasureLowPrecision(cost_model::Costs& costs) {
+  constexpr std::size_t kBytes = std::size_t{64} << 10;  // in a core's own cache
+  constexpr int kSources = 2;
+  const std::vector<std::byte> one(kBytes), other(kBytes);
+  std::vector<std::byte> sum(kBytes);
+  const std::array<const void*, kSources> sources{one.data(), other.data()};
+  void* const destination = sum.data();
+  const auto time = [&](tuttiDataType_t type) {
+    const auto reduce = host_kernels::SelectReduce(type, tuttiSum);
+    host_kernels::ReduceCall call;
+    call.sources = sources.data();
+    call.source_count = kSources;
+    call.destinations = &destination;
+    call.destination_count = 1;
+    call.count = kBytes / SizeOf(type);
+    return LeastMicrosecondsOf([&] { reduce(call); });
+  };
+  const double more = time(tuttiBfloat16) - time(tuttiFloat);
+  constexpr double kBytesPerUsOfOneGb = 1e3;
+  costs.low_precision_bandwidth = more > 0 ? kSources * kBytes / more / kBytesPerUsOfOneGb : 0;
+}
+
+// How long a rank's helper threads take to begin and end, when they have slept between two calls of a program.
+void MeasureHelpers(cost_model::Costs& costs) {
+  if (costs.cores < 2) return;
+  constexpr auto kBetweenCalls = std::chrono::milliseconds(1);
+  constexpr int kCalls = 101;
+  host::HelperThreads threads(1);
+  std::vector<double> us;
+  for (int i = 0; i < kCalls; ++i) {
+    for (const auto end = Clock::now() + kBetweenCalls; Clock::now() < end;) {
+    }
+    us.push_back(MicrosecondsOf(1, [&] { threads.Work([](int) {}); }));
+  }
+  costs.helpers_us = bench::Percentile(std::move(us), 50);
+}
+
 // What it costs to read another process's memory, from this process's reading its own: the kernel does the same. Where
 // it refuses, the defaults stay.
 void MeasureFetches(cost_model::Costs& costs) {
-  using Clock = std::chrono::steady_clock;
   constexpr std::size_t kPage = 4096;
   constexpr std::size_t kPages = 64;  // they stay in a core's cache, so that looking pages up is what shows
-  constexpr int kCalls = 200;
-  constexpr int kRounds = 15;
   const std::vector<std::byte> from(kPages * kPage, std::byte{1});
   std::vector<std::byte> to(from.size());
   const FileDescriptor self(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
   bool read = true;
-  // The least of some rounds, in microseconds a call.
-  const auto time = [&](auto&& call) {
-    double least = std::numeric_limits<double>::max();
-    for (int round = 0; round < kRounds; ++round) {
-      const auto begin = Clock::now();
-      for (int i = 0; i < kCalls; ++i) call();
-      least = std::min(least, std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / kCalls);
-    }
-    return least;
-  };
   const auto fetch = [&](std::size_t bytes) {
-    return time([&] {
+    return LeastMicrosecondsOf([&] {
       read = read && shm::ReadProcess(getpid(), reinterpret_cast<std::uint64_t>(from.data()), to.data(), bytes);
       read = read && !shm::HasEnded(self.get());  // as for every piece of a peer's memory
     });
   };
   const double one = fetch(ring::kCacheLine);
   const double all = fetch(from.size());
-  const double copy = time([&] { host_kernels::CopyBytes(to.data(), from.data(), from.size(), false); });
+  const double copy = LeastMicrosecondsOf([&] { host_kernels::CopyBytes(to.data(), from.data(), from.size(), false); });
   if (!read) return;
   costs.fetch_us = one;
   costs.fetch_page_us = std::max(0.0, all - one - copy) / kPages;
@@ -164,6 +212,8 @@ void Calibrate(const CalibrateOptions& options) {
         FromLimits(bench::MeasureLimits([&](const std::string& what) { progress.Step("measuring " + what); }));
   }
   MeasureFetches(calibration.costs.costs);
+  MeasureLowPrecision(calibration.costs.costs);
+  MeasureHelpers(calibration.costs.costs);
   for (const int nranks : options.ranks)
     calibration.tables.push_back(MeasuredTable(nranks, calibration.costs, options));
   const auto directory = std::filesystem::path(path).parent_path();

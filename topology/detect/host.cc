@@ -115,6 +115,14 @@ int QuotaCpus() {
   return std::max(1, static_cast<int>(std::strtod(quota.c_str(), nullptr) / period));
 }
 
+int ThreadsGranted() {
+  // "4", or "4,2" for nested regions.
+  const char* const text = std::getenv("OMP_NUM_THREADS");
+  const long threads = text == nullptr ? 0 : std::strtol(text, nullptr, 10);
+  return threads < 1 ? std::numeric_limits<int>::max()
+                     : static_cast<int>(std::min<long>(threads, std::numeric_limits<int>::max()));
+}
+
 std::size_t LastLevelCacheBytes() {
   std::size_t largest = 0;
   for (const auto& [level, bytes] : DataCaches()) largest = std::max(largest, bytes);

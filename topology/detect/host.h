@@ -21,6 +21,8 @@ int CountCpus(const CpuMask& mask);
 std::vector<int> ListCpus(const CpuMask& mask);  // ascending
 // Whole processors in the control group's quota, at least 1; a large number without a quota.
 int QuotaCpus();
+// What the user grants each process by OMP_NUM_THREADS, at least 1; a large number if it is not set.
+int ThreadsGranted();
 // Bytes of the largest data cache of processor 0; a documented default where the system does not report it.
 std::size_t LastLevelCacheBytes();
 // Bytes of the second-level cache of processor 0, which most processors have for each core; 0 where the system does not

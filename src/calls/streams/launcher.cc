@@ -152,7 +152,7 @@ std::optional<Error> RunOne(comm::Communicator& communicator, const plan::Operat
 std::optional<Error> Finish(comm::Communicator& communicator, const host_side::Active& active, host::WhoWaits who) {
   try {
     auto& side = communicator.host();
-    auto* const helper_threads = active.plan->run.channels() > 1 ? side.helper_threads() : nullptr;
+    auto* const helper_threads = side.HelpersOf(active);
     const auto failure = helper_threads == nullptr ? DriveAlone(active, side, who)
                                                    : DriveTogether(active, communicator, *helper_threads, who);
     if (failure) return FailIn(active, communicator, *failure);
