@@ -140,8 +140,10 @@ const std::vector<Variable>& Variables() {
              "1: results do not depend on size and algorithm; same on all ranks"),
         Text("TUTTI_TOPO_FILE", &Settings::topo_file, "topology XML of this host; replaces or completes detection"),
         Text("TUTTI_TOPO_DUMP_FILE", &Settings::topo_dump, "file to which the topology XML of this host is written"),
-        Number("TUTTI_THREADS", &Settings::threads, 0, 16,
-               "host threads per rank that move data; 0: chosen automatically, from the cores that ranks leave idle"),
+        Number(
+            "TUTTI_THREADS", &Settings::threads, 0, 16,
+            "host threads per rank that move data; 0: chosen automatically, from the cores that ranks leave idle and "
+            "OMP_NUM_THREADS"),
         Word("TUTTI_CMA", &Settings::cma, {"", "on", "off", "1", "0"},
              "whether ranks read each other's ordinary memory with process_vm_readv; empty: where the cost model finds "
              "it faster; 1 and 0: on and off"),

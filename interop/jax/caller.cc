@@ -3,9 +3,11 @@
 #include <link.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -66,22 +68,33 @@ bool BeginsCliqueKey(const Library& library, Word word) {
   return std::memcmp(reinterpret_cast<const char*>(name), kCliqueKey.data(), kCliqueKey.size() + 1) == 0;
 }
 
-// Whether memory is there: what an object left over on the stack points to may be gone.
-bool IsMapped(Word begin, Word end) {
+// What is there, or nothing: memory to which an object left over on the stack points may be gone, at any moment. The kernel
+// copies it, because it does not stumble.
+Devices DevicesAt(Word begin, std::size_t bytes) {
+  Devices devices(bytes / sizeof(Device));
+  const iovec to{devices.data(), bytes}, from{reinterpret_cast<void*>(begin), bytes};
+  if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) == static_cast<ssize_t>(bytes)) return devices;
+  if (errno != EPERM && errno != ENOSYS) return {};
+  // The system lets no process copy so. What is mapped is most likely still there.
   const auto page = static_cast<Word>(sysconf(_SC_PAGESIZE));
-  const Word first = begin & ~(page - 1);
-  std::vector<unsigned char> resident((end - first) / page + 1);
-  return mincore(reinterpret_cast<void*>(first), end - first, resident.data()) == 0;
+  const Word first = begin & ~(page - 1), length = begin + bytes - first;
+  std::vector<unsigned char> resident(length / page + 1);
+  if (mincore(reinterpret_cast<void*>(first), length, resident.data()) != 0) return {};
+  std::memcpy(devices.data(), reinterpret_cast<const void*>(begin), bytes);
+  return devices;
 }
 
-Word EndOfStack() {
+// Of this thread's stack; empty if `frame` is not on it.
+std::span<const Word> StackFrom(const void* frame) {
   pthread_attr_t attributes;
-  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return 0;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {};
   void* begin = nullptr;
   std::size_t bytes = 0;
   const int status = pthread_attr_getstack(&attributes, &begin, &bytes);
   pthread_attr_destroy(&attributes);
-  return status == 0 ? reinterpret_cast<Word>(begin) + bytes : 0;
+  const auto at = reinterpret_cast<Word>(frame), first = reinterpret_cast<Word>(begin);
+  if (status != 0 || at < first || at >= first + bytes) return {};
+  return {static_cast<const Word*>(frame), (first + bytes - at) / sizeof(Word)};
 }
 
 }  // namespace
@@ -93,18 +106,18 @@ std::set<Devices> DevicesOnStack(const void* frame, const void* caller,
     Word functions, begin, end, memory_end;
   };
   const Library library(caller);
-  const auto end = EndOfStack();
+  constexpr std::size_t kWords = sizeof(CliqueKey) / sizeof(Word);
   std::set<Devices> found;
-  for (auto at = reinterpret_cast<Word>(frame); at + sizeof(CliqueKey) <= end; at += sizeof(Word)) {
-    const auto& key = *reinterpret_cast<const CliqueKey*>(at);
+  for (auto stack = StackFrom(frame); stack.size() >= kWords; stack = stack.subspan(1)) {
+    const CliqueKey key{stack[0], stack[1], stack[2], stack[3]};
     if (!BeginsCliqueKey(library, key.functions)) continue;
     const auto bytes = key.end - key.begin;
     if (key.begin == 0 || key.end <= key.begin || key.memory_end < key.end || bytes % sizeof(Device) != 0 ||
-        bytes > kMostDevices * sizeof(Device) || !IsMapped(key.begin, key.end)) {
+        bytes > kMostDevices * sizeof(Device)) {
       continue;
     }
-    const Devices devices(reinterpret_cast<const Device*>(key.begin), reinterpret_cast<const Device*>(key.end));
-    if (plausible(devices)) found.insert(devices);
+    const auto devices = DevicesAt(key.begin, bytes);
+    if (!devices.empty() && plausible(devices)) found.insert(devices);
   }
   return found;
 }

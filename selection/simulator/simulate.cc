@@ -59,8 +59,8 @@ SimulationResult Simulate(const cost_model::Machine& machine, const SimulatedCal
   const int threads = call.channels == 1 ? 1
                                          : cost_model::ThreadsFor(machine.costs().cores,
                                                                   static_cast<int>(machine.ranks_of_fullest_node()));
-  return Simulate({machine, source, std::move(extents), call.config, call.depth, node_classes, timeline, footprint,
-                   std::min(threads, call.channels)});
+  return Simulate(
+      {machine, source, std::move(extents), call.config, call.depth, node_classes, timeline, footprint, threads});
 }
 
 }  // namespace tutti::simulator

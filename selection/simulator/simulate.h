@@ -59,7 +59,7 @@ struct SimulationInput {
   const NodeClasses* node_classes = nullptr;  // null: every rank is simulated
   Timeline* timeline = nullptr;               // filled if given
   double footprint_bytes = 0;                 // that a node's ranks touch together, see Costs::executor_bandwidth
-  int threads = 1;                            // of a rank, with a core each; channel c is driven by thread c % threads
+  int threads = 1;  // of a rank, at most; each has a core and drives an equal share of the channels
 };
 
 // Throws, naming a lane that waits, if the schedules cannot end.

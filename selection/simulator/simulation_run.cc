@@ -37,19 +37,28 @@ cost_model::WorkingSet WorkingSetOf(const FlatSchedules& schedules, const Simula
           static_cast<double>(input.machine.ranks_of_fullest_node() * most * depth) * static_cast<double>(chunk)};
 }
 
+// Of the rank that has most.
+int ChannelsOf(const FlatSchedules& schedules) {
+  int channels = 1;
+  for (const FlatLane& lane : schedules.lanes()) channels = std::max(channels, lane.channel + 1);
+  return channels;
+}
+
 }  // namespace
 
 SimulationRun::SimulationRun(const FlatSchedules& schedules, const SimulationInput& input)
     : schedules_(schedules),
       input_(input),
+      channels_(ChannelsOf(schedules)),
+      threads_(std::min(input.threads, channels_)),
       depth_(static_cast<std::uint32_t>(input.depth != 0 ? input.depth : schedule::SlotDepth(input.config.protocol))),
       working_set_(WorkingSetOf(schedules, input, depth_)),
       step_time_(FromMicroseconds(input.machine.costs().step_us)),
       yield_time_(FromMicroseconds(input.machine.costs().yield_us)),
       message_time_(FromMicroseconds(input.machine.costs().message_us)),
       flows_(Bandwidths(input.machine)),
-      now_(FromMicroseconds(input.machine.costs().operation_us +
-                            (input.threads > 1 ? input.machine.costs().helpers_us : 0))),
+      now_(
+          FromMicroseconds(input.machine.costs().operation_us + (threads_ > 1 ? input.machine.costs().helpers_us : 0))),
       lanes_(schedules.lanes().size()),
       connections_(schedules.connections().size()),
       edges_(schedules.edges().size()) {
@@ -79,8 +88,7 @@ void SimulationRun::GiveOutCores() {
     const int node = rank_layout.node_of[rank];
     const auto& ranks = rank_layout.ranks_on[node];
     const auto place = static_cast<std::size_t>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
-    const std::size_t core =
-        (place * static_cast<std::size_t>(input_.threads) + static_cast<std::size_t>(thread)) % cores;
+    const std::size_t core = (place * static_cast<std::size_t>(threads_) + static_cast<std::size_t>(thread)) % cores;
     const auto number = numbers.emplace(std::pair(node, core), cores_.size()).first->second;
     if (number == cores_.size()) cores_.emplace_back();
     cores_[number].ranks.push_back({first, end - first});

@@ -68,7 +68,7 @@ class SimulationRun {
   };
 
   // That drives the lane, of its rank.
-  int ThreadOf(std::uint32_t lane) const { return Flat(lane).channel % input_.threads; }
+  int ThreadOf(std::uint32_t lane) const { return Flat(lane).channel * threads_ / channels_; }
   void GiveOutCores();
   void Handle(const EventQueue<What>::Event& event);
 
@@ -93,6 +93,8 @@ class SimulationRun {
 
   const FlatSchedules& schedules_;
   const SimulationInput& input_;
+  const int channels_;  // of a rank
+  const int threads_;   // of a rank that drive them
   const std::uint32_t depth_;
   const cost_model::WorkingSet working_set_;
   const Time step_time_;

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,6 +36,7 @@ struct Options {
   bool blocking = true;
   int device = TUTTI_DEVICE_NONE;
   std::uint64_t id = 0;  // of the rendezvous, equal on all ranks; 0: not known before they meet
+  int most_threads = std::numeric_limits<int>::max();  // that move data, where the settings do not say how many
 };
 
 // As far as they are known before the communicator is made. Asks the CUDA driver.

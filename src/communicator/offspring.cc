@@ -110,7 +110,10 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, const Opti
     control_plane_->Adopt(*joined, members);
     return joined;
   };
-  return Join(ControlCall::split, meet, options, either);
+  // The other parts' ranks work beside these, on the same cores.
+  Options of_part = options;
+  of_part.most_threads = host_->selector().tuning().threads;
+  return Join(ControlCall::split, meet, of_part, either);
 }
 
 void Communicator::AwaitArrivals(ControlCall call, Cancellation cancel) {

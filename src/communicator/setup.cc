@@ -39,7 +39,7 @@ void Communicator::SetUp(Deadline deadline) {
   const auto hosts = shm::FindHosts(MakeAllGather(), options_.settings.virtual_hosts);
   const init::Meeting meeting{options_.settings,        options_.name,   rank(),  hosts,
                               control_plane_->roster(), MakeAllGather(), deadline};
-  const auto agreement = init::Agree(meeting, options_.device);
+  const auto agreement = init::Agree(meeting, options_.device, options_.most_threads);
   if (agreement.programs) {
     programs_ = plan::Programs(options_.settings, tuning.forced, rank(), size(), meeting.all_gather);
   }

@@ -40,7 +40,7 @@ void HostSide::Start(const init::Meeting& meeting, const init::Agreement& agreem
 void HostSide::ChooseWaits(const Settings& settings, const init::Agreement& agreement) {
   threads_forced_ = settings.threads != 0;
   threads_ = threads_forced_ ? settings.threads : agreement.threads_forced ? 1 : agreement.threads;
-  // Threads that are not forced have cores of their own, and mostly sleep.
+  // Threads that are not forced are those for which there are cores, and mostly sleep.
   const int busy = agreement.neighbours * (agreement.threads_forced ? agreement.threads : 1);
   wait_policy_ = host::ChooseWaitPolicy(settings.wait, busy, agreement.cores);
   stream_wait_policy_ = host::ChooseWaitPolicy(settings.wait, busy, agreement.cores, host::WhoWaits::stream);
@@ -52,21 +52,22 @@ void HostSide::ChooseWaits(const Settings& settings, const init::Agreement& agre
 
 void HostSide::StartHelpers() {
   helper_threads_ = std::make_unique<host::HelperThreads>(threads_ - 1);
-  helper_drivers_.assign(static_cast<std::size_t>(threads_ - 1), driver_);
+  helper_drivers_.assign(static_cast<std::size_t>(threads_ - 1), host::Driver(&sleeper_, {}));
 }
 
 host::HelperThreads* HostSide::HelpersOf(const Active& active) {
   if (threads_ == 1) return nullptr;
   if (threads_forced_) return active.plan->run.channels() > 1 ? helper_threads_.get() : nullptr;
   if (active.plan->choice.candidate.channels == 1) return nullptr;
-  if (helper_threads_ == nullptr) {
-    try {
-      StartHelpers();
-    } catch (const std::system_error&) {
-      threads_ = 1;  // The system starts no more threads. Nobody asked for them, and one moves the data, too.
-      return nullptr;
-    }
+  if (helper_threads_ != nullptr) return helper_threads_.get();
+  // Nobody asked for them: one thread moves the data, too, where this one has been bound to fewer cores since the ranks met,
+  // or the system starts no more threads.
+  const bool have_cores = detect::CountCpus(detect::AllowedCpus()) >= threads_;
+  try {
+    if (have_cores) StartHelpers();
+  } catch (const std::system_error&) {
   }
+  if (helper_threads_ == nullptr) threads_ = 1;
   return helper_threads_.get();
 }
 

@@ -96,11 +96,11 @@ struct Machine {
 
 }  // namespace
 
-Agreement Agree(const Meeting& meeting, int device) {
+Agreement Agree(const Meeting& meeting, int device, int most_threads) {
   const auto& settings = meeting.settings;
   const Terms mine{detect::AllowedCpus(),
                    static_cast<std::int32_t>(detect::QuotaCpus()),
-                   static_cast<std::int32_t>(detect::ThreadsGranted()),
+                   static_cast<std::int32_t>(std::min(most_threads, detect::ThreadsGranted())),
                    settings.channels,
                    settings.min_channels,
                    settings.max_channels,
@@ -172,7 +172,7 @@ Agreement Agree(const Meeting& meeting, int device) {
   agreement.neighbours = own.ranks;
   // Where the user says how many channels there are, a thread drives them all, as one does for a small message.
   if (!agreement.threads_forced && settings.channels == 0 && settings.min_channels == 0) {
-    int threads = granted;
+    int threads = settings.max_channels == 0 ? granted : std::min(granted, settings.max_channels);
     for (const auto& [kernel, machine] : machines) {
       threads = std::min(threads, cost_model::ThreadsFor(machine.cores(), machine.ranks));
     }

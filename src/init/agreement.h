@@ -22,8 +22,8 @@ struct Agreement {
   std::string why_no_device;                      // empty: every rank has one
 };
 
-// Collective. `device`: this rank's, or TUTTI_DEVICE_NONE. Throws tuttiInvalidUsage, naming the setting, both values
+// Collective. `device`: this rank's, or TUTTI_DEVICE_NONE. `most_threads`: of a rank that says nothing of threads. Throws tuttiInvalidUsage, naming the setting, both values
 // and the rank, where ranks differ.
-Agreement Agree(const Meeting& meeting, int device);
+Agreement Agree(const Meeting& meeting, int device, int most_threads);
 
 }  // namespace tutti::init

@@ -10,15 +10,20 @@
 namespace tutti::pytorch {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // The worker leaves a task queued for one to two of these, because a thread may be about to wait for it. This is much
 // longer than a synchronous call takes from issue to wait, and short compared with work worth overlapping.
 constexpr std::chrono::microseconds kPatience{400};
 // After this many polls in a row that find nothing, the worker sleeps until it is woken.
 constexpr int kLooksBeforeSleep = 50;
-// After as many in a row that find only tasks that waiting threads have taken, the worker looks this rarely, until it runs
-// one itself. Each look takes a core from a rank that is in the middle of a short call: at 400 us, one all-reduce of 8 KiB
-// in a hundred took 60 us instead of 7.
+// After kLooksBeforeRareOnes that find only tasks that waiting threads have taken, the worker looks this rarely. Each look
+// takes a core from a rank that is in the middle of a short call: at 400 us, one all-reduce of 8 KiB in a hundred took 60 us
+// instead of 7.
 constexpr std::chrono::microseconds kPatienceWithWaiters{5000};
+// A task that nobody waited for within kPatience is one that the program overlaps with its work. The first one then begins
+// late; so many looks, a second, follow at kPatience.
+constexpr int kLooksAfterOverlap = 2500;
 // How long a closing queue keeps running tasks that no thread waited for.
 constexpr auto kGrace = std::chrono::seconds(5);
 
@@ -57,6 +62,7 @@ void TaskQueue::Issue(std::shared_ptr<Task> task) {
   const std::lock_guard lock(mutex_);
   if (closing_) throw Failure(tuttiInvalidUsage, "tutti: the process group was destroyed");
   EnsureWorker();
+  if (LooksRarely()) task->issued_ = Clock::now();
   tasks_.push_back(std::move(task));
   waiting_.fetch_add(1, std::memory_order_relaxed);
   if (tasks_.size() > 1) hurry_ = true;
@@ -98,6 +104,9 @@ bool TaskQueue::RunHead(std::unique_lock<std::mutex>& lock, Runner runner) {
   running_ = true;
   ++begun_;
   if (tasks_.empty()) hurry_ = false;
+  const bool overlapped =
+      LooksRarely() && task->issued_ != Clock::time_point() && Clock::now() - task->issued_ > kPatience;
+  if (overlapped) taken_by_waiters_ = -kLooksAfterOverlap;
   lock.unlock();
   std::exception_ptr error;
   try {
@@ -172,7 +181,6 @@ void TaskQueue::Work() {
   unsigned seen = 0;    // begun_ at the last look
   bool waited = false;  // whether a runnable task was queued then
   int idle = 0;
-  int taken_by_waiters = 0;
   for (;;) {
     const bool can_run = !running_ && !tasks_.empty();
     if (can_run && (hurry_ || closing_ || (waited && seen == begun_))) {
@@ -182,7 +190,7 @@ void TaskQueue::Work() {
       if (had_callbacks && !workers_.Return(lock)) break;
       waited = false;
       idle = 0;
-      taken_by_waiters = 0;
+      taken_by_waiters_ = -kLooksAfterOverlap;
       continue;
     }
     if (closing_ && tasks_.empty()) {
@@ -190,18 +198,17 @@ void TaskQueue::Work() {
       break;
     }
     idle = begun_ == seen && tasks_.empty() && !running_ ? idle + 1 : 0;
-    if (begun_ != seen) ++taken_by_waiters;
+    if (begun_ != seen) ++taken_by_waiters_;
     seen = begun_;
     waited = can_run;
     if (idle < kLooksBeforeSleep) {
-      const bool rarely = taken_by_waiters >= kLooksBeforeSleep && !can_run;
-      worker_wakes_.wait_for(lock, rarely ? kPatienceWithWaiters : kPatience);
+      worker_wakes_.wait_for(lock, LooksRarely() && !can_run ? kPatienceWithWaiters : kPatience);
     } else {
       worker_sleeps_ = true;
       worker_wakes_.wait(lock);
       worker_sleeps_ = false;
       idle = 0;
-      taken_by_waiters = 0;
+      taken_by_waiters_ = std::min(taken_by_waiters_, 0);
     }
   }
   workers_.End();

@@ -6,7 +6,7 @@
 // worker of the queue runs the tasks that no thread waits for. Waking it for every task would cost what running in
 // the caller saves, so:
 //   - it polls the queue every kPatience while tasks arrive, and runs a task that it saw at its previous look; more
-//     rarely where waiting threads have taken all tasks for a while;
+//     rarely where waiting threads have taken all tasks at once for a while;
 //   - it is woken at once (Hurry) when two tasks are queued, since then no thread waits for the first; when a caller
 //     asks for a future or polls; and when a thread is about to block in another queue of the group, since that
 //     operation may depend on a task in this one.
@@ -74,7 +74,8 @@ class Task {
   // Whether the calling thread is in one of the task's callbacks.
   bool CallbacksRunHere() const;
 
-  std::exception_ptr error_;  // written before done_ is released
+  std::chrono::steady_clock::time_point issued_;  // where the queue's worker looks rarely
+  std::exception_ptr error_;                      // written before done_ is released
   std::atomic<bool> done_{false};
 };
 
@@ -107,7 +108,9 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
 
  private:
   enum class Runner : bool { waiter, worker };
+  static constexpr int kLooksBeforeRareOnes = 50;
 
+  bool LooksRarely() const { return taken_by_waiters_ >= kLooksBeforeRareOnes; }
   void EnsureWorker();
   void Work();
   // Returns whether there were callbacks; if so, a worker that calls this is off duty. Releases the lock before it may
@@ -134,6 +137,9 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   bool closing_ = false;
   tuttiResult_t why_stopped_ = tuttiSuccess;
   unsigned begun_ = 0;  // tasks, so far
+  // Looks of the worker that found only tasks that waiting threads had taken. Negative for a while where the program was
+  // seen to do something else between issue and wait.
+  int taken_by_waiters_ = 0;
   Workers workers_;
 
   // Written under the lock by the thread that runs a task, and read under the lock by others.

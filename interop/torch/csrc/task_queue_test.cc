@@ -182,6 +182,31 @@ TEST(TaskQueue, ItsWorkerLooksRarelyWhereEveryTaskIsWaitedFor) {
   queue->Close();
 }
 
+TEST(TaskQueue, ItsWorkerTakesTasksThatAProgramOverlapsWithItsWork) {
+  const auto queue = NewChannel();
+  Log log;
+  const auto wait_for_some = [&](std::chrono::milliseconds time) {
+    for (const auto end = std::chrono::steady_clock::now() + time; std::chrono::steady_clock::now() < end;) {
+      const auto task = std::make_shared<Noting>(log, 0, 0);
+      queue->Issue(task);
+      queue->Wait(*task);
+    }
+  };
+  wait_for_some(std::chrono::milliseconds(100));
+  int overlapped = 0;
+  constexpr int kOverlaps = 20;
+  for (int round = 0; round < kOverlaps; ++round) {
+    const auto task = std::make_shared<Noting>(log, 0, 0);
+    queue->Issue(task);
+    std::this_thread::sleep_for(std::chrono::milliseconds(4));
+    if (task->IsDone()) ++overlapped;
+    queue->Wait(*task);
+    wait_for_some(std::chrono::milliseconds(30));
+  }
+  EXPECT_GE(overlapped, kOverlaps / 2);  // all but the first, unless this machine is busy
+  queue->Close();
+}
+
 TEST(TaskQueue, ACallbackMayIssueOnItsOwnChannelAndWait) {
   const auto queue = NewChannel();
   Log log;
