@@ -200,8 +200,8 @@ std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Tu
     if (program == nullptr) return "does not support it: TUTTI_PROGRAM names no program for it";
     return kind.pairwise ? "does not support block lengths that only pairs of ranks know" : "";
   }
-  if (!builders::Supports(algorithm, kind.collective, tuning.nranks))
-    return "does not support it on this number of ranks";
+  if (!Has(record.forms, kind.collective)) return fmt::format("has no {}", schedule::NameOf(kind.collective));
+  if (!builders::Supports(algorithm, kind.collective, tuning.nranks)) return "does not support so many ranks";
   if (kind.pairwise && Has(record.passes_blocks_on, kind.collective))
     return "forwards blocks whose lengths only other ranks know";
   if (!tuning.one_host && record.needs.posts) return "needs all ranks on one host";

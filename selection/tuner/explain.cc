@@ -23,10 +23,11 @@ std::string Explain(Tuner& tuner, const cost_model::Kind& kind, std::size_t byte
     cost_model::Candidate other = chosen;
     other.config.cma = !chosen.config.cma;
     const double us = tuner.Microseconds(other, kind, bytes);
-    text += fmt::format("  {:>12.1f} us  the same, but {}: {:.2f} x as long\n", us,
-                        other.config.cma ? "ranks fetch blocks from each other's memory (process_vm_readv)"
-                                         : "blocks are copied into slots and out of them",
-                        us / chosen_us);
+    text +=
+        fmt::format("  {:>12.1f} us  the same, but {}: {:.2f} x as long{}\n", us,
+                    other.config.cma ? "ranks fetch blocks from each other's memory (process_vm_readv)"
+                                     : "blocks are copied into slots and out of them",
+                    us / chosen_us, us < chosen_us ? ", too little: what fetches cost is the least sure price" : "");
   }
   for (const auto& each : all) {
     if (!each.why_not.empty()) {

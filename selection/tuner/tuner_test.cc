@@ -407,7 +407,7 @@ TEST(Select, RefusesBrokenTables) {
             "file: rows[0].entries[1]: the entries of all_reduce must start at 0 and ascend; this one is 0");
   EXPECT_EQ(
       refused(row(R"({"from_bytes": 0, "algorithm": "bruck", "channels": 1, "protocol": "bulk", "chunk_bytes": 64})")),
-      "file: rows[0].entries[0]: bruck cannot be used for all_reduce: it does not support it on this number of ranks");
+      "file: rows[0].entries[0]: bruck cannot be used for all_reduce: it has no all_reduce");
   EXPECT_EQ(
       refused(row(R"({"from_bytes": 0, "algorithm": "ring", "channels": 9, "protocol": "bulk", "chunk_bytes": 64})")),
       "file: rows[0].entries[0]: \"channels\" is 9; it takes a whole number from 1 to 2");
@@ -432,7 +432,7 @@ TEST(Explain, NamesEveryAlgorithm) {
     EXPECT_NE(text.find(builders::NameOf(static_cast<tuttiAlgorithm_t>(i))), std::string::npos) << text;
   }
   EXPECT_NE(text.find("chosen\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("bruck: does not support it on this number of ranks"), std::string::npos) << text;
+  EXPECT_NE(text.find("bruck: has no all_reduce"), std::string::npos) << text;
 }
 
 TEST(Explain, TellsHowBlocksAreReachedAndWhatTheOtherWayCosts) {

@@ -146,30 +146,52 @@ class Case {
           continue;
         }
         const bool sends = message.kind == "send";
-        std::string other = "which left no dump";
+        std::string other = ", which left no dump";
         if (message.peer >= 0 && message.peer < static_cast<int>(by_rank_.size()) &&
             by_rank_[static_cast<std::size_t>(message.peer)] != nullptr) {
           other = OtherSide(*by_rank_[static_cast<std::size_t>(message.peer)], dump.rank, sends ? "receive" : "send",
                             message.sequence);
         }
-        Say("  {} waits in {} as message {} of that pair since {}; rank {}, {}", Who(dump.rank), Called(message),
+        waits_.try_emplace(dump.rank, Waiting{message.peer, Called(message)});
+        Say("  {} waits in {} as message {} of that pair since {}; rank {}{}", Who(dump.rank), Called(message),
             message.sequence, Ago(dump, message.started_us), message.peer, other);
+      }
+    }
+    TellCycle();
+  }
+
+  // Ranks whose messages wait for each other in a ring: a receive before the send that would answer, on each.
+  void TellCycle() {
+    for (const auto& [start, unused] : waits_) {
+      std::vector<int> cycle{start};
+      for (auto next = waits_.find(start); next != waits_.end() && cycle.size() <= waits_.size();
+           next = waits_.find(next->second.peer)) {
+        if (next->second.peer != start) {
+          cycle.push_back(next->second.peer);
+          continue;
+        }
+        std::string calls;
+        for (const int rank : cycle) {
+          calls += fmt::format("{}rank {} in {}", calls.empty() ? "" : ", ", rank, waits_.at(rank).call);
+        }
+        Say("  => These ranks wait for each other in a cycle: {}", calls);
+        return;
       }
     }
   }
 
   // A wait for signals, and how many of the peer's one-sided operations are on record.
   void TellWait(const Dump& dump, const DumpedOperation& wait) {
-    std::string other = "which left no dump";
+    std::string other = ", which left no dump";
     if (wait.peer >= 0 && wait.peer < static_cast<int>(by_rank_.size()) &&
         by_rank_[static_cast<std::size_t>(wait.peer)] != nullptr) {
       const auto& theirs = by_rank_[static_cast<std::size_t>(wait.peer)]->operations;
       const auto sent = std::ranges::count_if(theirs, [&](const auto& operation) {
         return operation.peer == dump.rank && (operation.kind == "put" || operation.kind == "signal");
       });
-      other = fmt::format("whose dump lists {} puts and signals to it", sent);
+      other = fmt::format(", whose dump lists {} puts and signals to it", sent);
     }
-    Say("  {} waits in {} since {}; rank {}, {}", Who(dump.rank), Called(wait), Ago(dump, wait.started_us), wait.peer,
+    Say("  {} waits in {} since {}; rank {}{}", Who(dump.rank), Called(wait), Ago(dump, wait.started_us), wait.peer,
         other);
   }
 
@@ -179,10 +201,10 @@ class Case {
       if (message.kind != kind || message.peer != rank) continue;
       newest = std::max(newest, message.sequence);
       if (message.sequence == sequence)
-        return fmt::format("called {}{}", Called(message), message.done ? ", and is done" : "");
+        return fmt::format(" called {}{}", Called(message), message.done ? ", and is done" : "");
     }
-    return newest == 0 ? fmt::format("has called no {} for it", kind)
-                       : fmt::format("its last call is {} {} of that pair", kind, newest);
+    return newest == 0 ? fmt::format(" has called no {} for it", kind)
+                       : fmt::format(", whose last call is {} {} of that pair", kind, newest);
   }
 
   void TellMissing() {
@@ -191,12 +213,17 @@ class Case {
       if (by_rank_[r] == nullptr) missing.push_back(static_cast<int>(r));
     }
     for (const int rank : missing) {
-      Say("  => {} left no dump: its process ended before it could, or the file is not here", Who(rank));
+      Say("  => {} left no dump: no call of its failed before its process ended, or the file is not here", Who(rank));
     }
   }
 
   std::vector<Dump> dumps_;
   std::vector<const Dump*> by_rank_;
+  struct Waiting {
+    int peer;
+    std::string call;
+  };
+  std::map<int, Waiting> waits_;  // by rank: its first message that waits
   std::string text_;
 };
 

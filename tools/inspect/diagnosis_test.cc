@@ -115,7 +115,20 @@ TEST(Diagnosis, FollowsMessages) {
   const auto text = Diagnose(
       {Recorded(0, 2).Call(send, 1, true).Call(send, 2, false).Read(), Recorded(1, 2).Call(receive, 1, true).Read()});
   EXPECT_TRUE(Says(text, "rank 0 (host node0, pid 100) waits in send(count=4, int32, to rank 1) as message 2")) << text;
-  EXPECT_TRUE(Says(text, "rank 1, its last call is receive 1 of that pair")) << text;
+  EXPECT_TRUE(Says(text, "rank 1, whose last call is receive 1 of that pair")) << text;
+}
+
+TEST(Diagnosis, FindsRanksThatWaitForEachOther) {
+  const auto receive_from = [](int peer) { return MakeOperation(schedule::Collective::receive, 4, tuttiInt32, peer); };
+  const auto text = Diagnose({Recorded(0, 4).Call(receive_from(2), 1, false).Read(),
+                              Recorded(1, 4).Call(receive_from(0), 1, false).Read(),
+                              Recorded(2, 4).Call(receive_from(1), 1, false).Read(), Recorded(3, 4).Read()});
+  EXPECT_TRUE(
+      Says(text,
+           "=> These ranks wait for each other in a cycle: rank 0 in receive(count=4, int32, from rank 2), rank 2 "
+           "in receive(count=4, int32, from rank 1), rank 1 in receive(count=4, int32, from rank 0)"))
+      << text;
+  EXPECT_TRUE(Says(text, "rank 2 has called no send for it")) << text;
 }
 
 TEST(Diagnosis, TellsHowManySignalsCame) {

@@ -22,7 +22,7 @@ namespace tutti::tools {
 namespace {
 
 struct ExplainOptions {
-  std::string collective = "all_reduce";
+  std::string collective;  // empty: all_reduce, or all
   std::string size;
   TargetOptions target;
   std::string algorithm;
@@ -82,7 +82,8 @@ void ExplainOne(const ExplainOptions& options) {
   const auto complete = [&](const cost_model::Kind& kind) {
     if (!table.Has(kind)) table.Set(kind, tuner.MakeRow(kind));
   };
-  const schedule::Collective collective = cost_model::ParseCollective(options.collective);
+  const schedule::Collective collective =
+      cost_model::ParseCollective(options.collective.empty() ? "all_reduce" : options.collective);
   const cost_model::Kind kind{collective, options.low_precision && schedule::IsReducing(collective)};
   if (!options.plot.empty()) {
     complete(kind);
@@ -90,6 +91,16 @@ void ExplainOne(const ExplainOptions& options) {
         fmt::format("{}, {}", cost_model::ToString(kind), Describe(options.target, tuning.nranks, calibration.name));
     WriteFile(options.plot, DrawPrices(tuner, table, kind, heading));
     if (options.size.empty()) return;
+  }
+  if (options.size.empty() && !options.collective.empty() && !options.json) {
+    complete(kind);
+    progress.Clear();
+    fmt::print("{}, {}{}\n", cost_model::ToString(kind), Describe(options.target, tuning.nranks, calibration.name),
+               measured ? ", table measured" : "");
+    for (const auto& entry : table.Row(kind)) {
+      fmt::print("  {:>12} B and more: {}\n", entry.from_bytes, tuner::ToString(entry.candidate));
+    }
+    return;
   }
   if (options.size.empty()) {
     tuner.Complete(table, options.target.cores);
@@ -117,8 +128,10 @@ void AddExplain(CLI::App& app) {
       app.add_subcommand("explain", "list every candidate for a call with its predicted time, and explain the choice");
   const auto options = std::make_shared<ExplainOptions>();
   command->add_option("COLLECTIVE", options->collective, "all_reduce, reduce_scatter, all_gather, ...");
-  command->add_option("SIZE", options->size,
-                      "size: 8, 64K, 1M; if omitted, print the whole table as JSON, for TUTTI_TABLE");
+  command->add_option(
+      "SIZE", options->size,
+      "size: 8, 64K, 1M; if omitted, list what is chosen from which size on; if both are, print the table of all "
+      "collectives as JSON, for TUTTI_TABLE");
   AddTargetOptions(*command, options->target);
   command->add_option("--algo", options->algorithm, "algorithms to force, like TUTTI_ALGO");
   command->add_flag("--low-precision", options->low_precision, "a low-precision type, whose partial sums are rounded");
