@@ -166,45 +166,60 @@ long TimesSlept() {
   return times;
 }
 
+// Issues tasks and waits for each, for that time. Returns the longest time that one took.
+std::chrono::steady_clock::duration WaitForTasks(TaskQueue& queue, Log& log, std::chrono::milliseconds time) {
+  std::chrono::steady_clock::duration longest{};
+  const auto end = std::chrono::steady_clock::now() + time;
+  for (auto now = std::chrono::steady_clock::now(); now < end;) {
+    const auto task = std::make_shared<Noting>(log, 0, 0);
+    queue.Issue(task);
+    queue.Wait(*task);
+    const auto before = std::exchange(now, std::chrono::steady_clock::now());
+    longest = std::max(longest, now - before);
+  }
+  return longest;
+}
+
 // While the worker looks, no waiting thread has its core.
 TEST(TaskQueue, ItsWorkerLooksRarelyWhereEveryTaskIsWaitedFor) {
-  const auto queue = NewChannel();
-  Log log;
-  const auto before = TimesSlept();
-  for (const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(400);
-       std::chrono::steady_clock::now() < end;) {
-    const auto task = std::make_shared<Noting>(log, 0, 0);
-    queue->Issue(task);
-    queue->Wait(*task);
+  constexpr int kTries = 10;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    const auto queue = NewChannel();
+    Log log;
+    auto longest = WaitForTasks(*queue, log, std::chrono::milliseconds(60));  // the worker learns it
+    const auto before = TimesSlept();
+    longest = std::max(longest, WaitForTasks(*queue, log, std::chrono::milliseconds(100)));
+    const auto looks = TimesSlept() - before;
+    queue->Close();
+    // Another process had the core between issue and wait, which looks like a program that does something else.
+    if (longest > std::chrono::microseconds(300)) continue;
+    EXPECT_LT(looks, 100) << "one in 400 us would be 250, one in 5 ms is 20";
+    return;
   }
-  // A look in 400 us would make a thousand, one in 5 ms makes eighty after the first fifty.
-  EXPECT_LT(TimesSlept() - before, 300);
-  queue->Close();
+  GTEST_SKIP() << "this machine is too busy";
 }
 
 TEST(TaskQueue, ItsWorkerTakesTasksThatAProgramOverlapsWithItsWork) {
-  const auto queue = NewChannel();
-  Log log;
-  const auto wait_for_some = [&](std::chrono::milliseconds time) {
-    for (const auto end = std::chrono::steady_clock::now() + time; std::chrono::steady_clock::now() < end;) {
+  constexpr int kTries = 5;  // on a busy machine the worker may come late
+  constexpr int kOverlaps = 20;
+  int most = 0;
+  for (int attempt = 0; attempt < kTries && most < kOverlaps * 3 / 4; ++attempt) {
+    const auto queue = NewChannel();
+    Log log;
+    WaitForTasks(*queue, log, std::chrono::milliseconds(100));
+    int overlapped = 0;
+    for (int round = 0; round < kOverlaps; ++round) {
       const auto task = std::make_shared<Noting>(log, 0, 0);
       queue->Issue(task);
+      std::this_thread::sleep_for(std::chrono::milliseconds(4));
+      if (task->IsDone()) ++overlapped;
       queue->Wait(*task);
+      WaitForTasks(*queue, log, std::chrono::milliseconds(30));
     }
-  };
-  wait_for_some(std::chrono::milliseconds(100));
-  int overlapped = 0;
-  constexpr int kOverlaps = 20;
-  for (int round = 0; round < kOverlaps; ++round) {
-    const auto task = std::make_shared<Noting>(log, 0, 0);
-    queue->Issue(task);
-    std::this_thread::sleep_for(std::chrono::milliseconds(4));
-    if (task->IsDone()) ++overlapped;
-    queue->Wait(*task);
-    wait_for_some(std::chrono::milliseconds(30));
+    most = std::max(most, overlapped);
+    queue->Close();
   }
-  EXPECT_GE(overlapped, kOverlaps / 2);  // all but the first, unless this machine is busy
-  queue->Close();
+  EXPECT_GE(most, kOverlaps * 3 / 4);  // all but the first
 }
 
 TEST(TaskQueue, ACallbackMayIssueOnItsOwnChannelAndWait) {
