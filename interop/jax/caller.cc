@@ -68,14 +68,14 @@ bool BeginsCliqueKey(const Library& library, Word word) {
   return std::memcmp(reinterpret_cast<const char*>(name), kCliqueKey.data(), kCliqueKey.size() + 1) == 0;
 }
 
-// What is there, or nothing: memory to which an object left over on the stack points may be gone, at any moment. The kernel
-// copies it, because it does not stumble.
+// Copies the devices at `begin`; returns none if that memory is gone. An object left over on the stack may point to freed
+// memory, so the kernel makes the copy: it reports an error where a load would crash.
 Devices DevicesAt(Word begin, std::size_t bytes) {
   Devices devices(bytes / sizeof(Device));
   const iovec to{devices.data(), bytes}, from{reinterpret_cast<void*>(begin), bytes};
   if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) == static_cast<ssize_t>(bytes)) return devices;
   if (errno != EPERM && errno != ENOSYS) return {};
-  // The system lets no process copy so. What is mapped is most likely still there.
+  // The system refuses such copies. Reads the memory if its pages are mapped; another thread is unlikely to unmap them now.
   const auto page = static_cast<Word>(sysconf(_SC_PAGESIZE));
   const Word first = begin & ~(page - 1), length = begin + bytes - first;
   std::vector<unsigned char> resident(length / page + 1);
@@ -84,7 +84,7 @@ Devices DevicesAt(Word begin, std::size_t bytes) {
   return devices;
 }
 
-// Of this thread's stack; empty if `frame` is not on it.
+// The words of this thread's stack from `frame` on; empty if `frame` is not on this stack.
 std::span<const Word> StackFrom(const void* frame) {
   pthread_attr_t attributes;
   if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {};

@@ -95,8 +95,8 @@ HostCosts DefaultHostCosts(int cores, const HostTraits& traits) {
   host.costs.executor_bandwidth = {{512 * kKiB, 60}, {half, 50}, {2 * half, 30}, {kAnySize, 12}};
   // Three bytes move for two that a copy counts, unless it stores past the caches.
   host.costs.streamed_bandwidth = 18;
-  // bfloat16 from caches, on two cores of a Xeon with AVX-512 (model 167 of family 6): all-reduces of 1 MiB on two ranks take 33 us more than in
-  // float32 where each rank adds all, and none where each adds half and waits for the other.
+  // On two cores of a Xeon with AVX-512 (model 167 of family 6), an all-reduce of 1 MiB on two ranks takes 33 us more in
+  // bfloat16 than in float32 if each rank adds all of it (`direct`).
   host.costs.low_precision_bandwidth = 60;
   // Bytes copied from another core's fresh lines: a short piece pays for finding them, a long one for its length. From
   // half of an L2 of 512 kKiB on, lines have left it: two Zen 2 cores copied 36 GB/s up to 128 kKiB, and 15 at 512.

@@ -82,8 +82,8 @@ struct Costs {
   Rate executor_bandwidth;  // by the bytes that a node's ranks touch together
   // The same where results are stored past the caches, so that their lines are not read first; 0: as executor_bandwidth.
   double streamed_bandwidth = 0;
-  // Of the operands of a sum in a type of 8 or 16 bits, beside moving them: each is converted, and the sum rounded; 0: it
-  // takes no time.
+  // GB/s of operands at which a core converts and rounds sums of 8- and 16-bit floats, which takes time in addition to
+  // moving them; 0: it takes no time.
   double low_precision_bandwidth = 0;
   // By the bytes of a slot, times the ranks that share a core and its cache; empty: slots are read like other memory.
   Rate crossing_bandwidth;
@@ -92,8 +92,7 @@ struct Costs {
   double fetch_us = 0;
   double fetch_page_us = 0;
   double yield_us = 0;
-  double helpers_us =
-      0;  // to wake a rank's helper threads, which drive the channels after the first, and to wait for them
+  double helpers_us = 0;  // to wake a rank's helper threads for a call, and to wait for their end
   double message_us = 0;
   int cores = 0;
   // Data bytes per byte that crosses a link: a GPU's inline protocol sends a flag with every 4 or 120 bytes.

@@ -37,7 +37,7 @@ cost_model::WorkingSet WorkingSetOf(const FlatSchedules& schedules, const Simula
           static_cast<double>(input.machine.ranks_of_fullest_node() * most * depth) * static_cast<double>(chunk)};
 }
 
-// Of the rank that has most.
+// The number of channels of the rank that has the most.
 int ChannelsOf(const FlatSchedules& schedules) {
   int channels = 1;
   for (const FlatLane& lane : schedules.lanes()) channels = std::max(channels, lane.channel + 1);

@@ -67,7 +67,7 @@ class SimulationRun {
     std::uint32_t version = 0;  // of the turn that is planned
   };
 
-  // That drives the lane, of its rank.
+  // The number of the thread of its rank that drives this lane.
   int ThreadOf(std::uint32_t lane) const { return Flat(lane).channel * threads_ / channels_; }
   void GiveOutCores();
   void Handle(const EventQueue<What>::Event& event);

@@ -241,7 +241,7 @@ TEST(Select, FetchesInputsRatherThanFreshResults) {
   EXPECT_LT(us(tuttiAlgorithmDirect) * 1.1, us(tuttiAlgorithmRecursive));
 }
 
-// Of two ranks, each adds everything by `direct`, and half of it by `two_shot`.
+// With `direct`, each of two ranks adds everything; with `two_shot`, it adds half.
 TEST(Select, LowPrecisionCostsMostWhereEachRankAddsAll) {
   const cost_model::TuningContext tuning = On(2);
   const cost_model::Machine machine = Host(2);

@@ -153,7 +153,7 @@ TEST(TaskQueue, RunsEachThreadsTasksOnceAndInOrderWhoeverWaitsForThem) {
   }
 }
 
-// Of this process's other threads.
+// Counts how often this process's other threads have gone to sleep.
 long TimesSlept() {
   long times = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
