@@ -17,13 +17,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kPatience{400};
 // After this many polls in a row that find nothing, the worker sleeps until it is woken.
 constexpr int kLooksBeforeSleep = 50;
-// After kLooksBeforeRareOnes that find only tasks that waiting threads have taken, the worker looks this rarely. Each look
-// takes a core from a rank that is in the middle of a short call: at 400 us, one all-reduce of 8 KiB in a hundred took 60 us
-// instead of 7.
+// How often the worker looks where LooksRarely. Each look takes a core from a rank that is in the middle of a short call: at
+// 400 us, one all-reduce of 8 KiB in a hundred took 60 us instead of 7.
 constexpr std::chrono::microseconds kPatienceWithWaiters{5000};
-// A task that nobody waited for within kPatience is one that the program overlaps with its work. The first one then begins
-// late; so many looks, a second, follow at kPatience.
-constexpr int kLooksAfterOverlap = 2500;
 // How long a closing queue keeps running tasks that no thread waited for.
 constexpr auto kGrace = std::chrono::seconds(5);
 
@@ -104,9 +100,8 @@ bool TaskQueue::RunHead(std::unique_lock<std::mutex>& lock, Runner runner) {
   running_ = true;
   ++begun_;
   if (tasks_.empty()) hurry_ = false;
-  const bool overlapped =
-      LooksRarely() && task->issued_ != Clock::time_point() && Clock::now() - task->issued_ > kPatience;
-  if (overlapped) taken_by_waiters_ = -kLooksAfterOverlap;
+  const bool late = LooksRarely() && task->issued_ != Clock::time_point() && Clock::now() - task->issued_ > kPatience;
+  if (late || runner == Runner::worker) overlapped_ = begun_;
   lock.unlock();
   std::exception_ptr error;
   try {
@@ -190,7 +185,6 @@ void TaskQueue::Work() {
       if (had_callbacks && !workers_.Return(lock)) break;
       waited = false;
       idle = 0;
-      taken_by_waiters_ = -kLooksAfterOverlap;
       continue;
     }
     if (closing_ && tasks_.empty()) {
@@ -198,7 +192,6 @@ void TaskQueue::Work() {
       break;
     }
     idle = begun_ == seen && tasks_.empty() && !running_ ? idle + 1 : 0;
-    if (begun_ != seen) ++taken_by_waiters_;
     seen = begun_;
     waited = can_run;
     if (idle < kLooksBeforeSleep) {
@@ -208,7 +201,6 @@ void TaskQueue::Work() {
       worker_wakes_.wait(lock);
       worker_sleeps_ = false;
       idle = 0;
-      taken_by_waiters_ = std::min(taken_by_waiters_, 0);
     }
   }
   workers_.End();

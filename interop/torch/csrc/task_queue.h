@@ -6,7 +6,7 @@
 // worker of the queue runs the tasks that no thread waits for. Waking it for every task would cost what running in
 // the caller saves, so:
 //   - it polls the queue every kPatience while tasks arrive, and runs a task that it saw at its previous look; more
-//     rarely where waiting threads have taken all tasks at once for a while;
+//     rarely where waiting threads have taken many tasks at once, one after the other;
 //   - it is woken at once (Hurry) when two tasks are queued, since then no thread waits for the first; when a caller
 //     asks for a future or polls; and when a thread is about to block in another queue of the group, since that
 //     operation may depend on a task in this one.
@@ -108,9 +108,13 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
 
  private:
   enum class Runner : bool { waiter, worker };
-  static constexpr int kLooksBeforeRareOnes = 50;
+  // A task that no thread waits for within the worker's patience is one that the program overlaps with its work. After so
+  // many tasks without one, the worker looks rarely, and the next such task begins late. Few enough for a program that
+  // overlaps one call among many; enough for a thread that lost its core between issue and wait, which looks the same,
+  // but happens a few times a second.
+  static constexpr unsigned kTasksBeforeRareLooks = 1000;
 
-  bool LooksRarely() const { return taken_by_waiters_ >= kLooksBeforeRareOnes; }
+  bool LooksRarely() const { return begun_ - overlapped_ >= kTasksBeforeRareLooks; }
   void EnsureWorker();
   void Work();
   // Returns whether there were callbacks; if so, a worker that calls this is off duty. Releases the lock before it may
@@ -136,10 +140,8 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   bool worker_sleeps_ = false;
   bool closing_ = false;
   tuttiResult_t why_stopped_ = tuttiSuccess;
-  unsigned begun_ = 0;  // tasks, so far
-  // Looks of the worker that found only tasks that waiting threads had taken. Negative for a while where the program was
-  // seen to do something else between issue and wait.
-  int taken_by_waiters_ = 0;
+  unsigned begun_ = 0;       // tasks, so far
+  unsigned overlapped_ = 0;  // `begun_` when the program last overlapped one
   Workers workers_;
 
   // Written under the lock by the thread that runs a task, and read under the lock by others.
