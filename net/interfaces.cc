@@ -122,16 +122,16 @@ bool HasDevice(const std::string& interface) {
 std::vector<InterfaceAddress> ChooseInterfaces(const std::vector<InterfaceAddress>& interfaces, std::string_view ifname,
                                                std::string_view family) {
   const auto filter = InterfaceFilter::Parse(ifname);
+  const auto place = [&](const auto& candidate) {
+    return std::pair(Preference(filter, candidate), candidate.address.v6);
+  };
   std::vector<InterfaceAddress> fitting;
   for (const auto& candidate : interfaces) {
     if (filter.Accepts(candidate.interface) && FamilyFits(family, candidate.address) &&
         !candidate.address.IsLinkLocal() && !candidate.address.IsWildcard()) {
-      fitting.push_back(candidate);
+      fitting.insert(std::ranges::upper_bound(fitting, place(candidate), {}, place), candidate);
     }
   }
-  std::ranges::stable_sort(fitting, {}, [&](const auto& candidate) {
-    return std::pair(Preference(filter, candidate), candidate.address.v6);
-  });
   const bool chosen_by_name = !filter.exclude && !filter.names.empty();
   if (!chosen_by_name && !fitting.empty() && !fitting.front().address.IsLoopback()) {
     std::erase_if(fitting, [](const auto& candidate) { return candidate.address.IsLoopback(); });

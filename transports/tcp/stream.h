@@ -22,7 +22,7 @@
 
 #include "net/socket.h"
 #include "transports/progress/network_transport.h"
-#include "transports/tcp/seal.h"
+#include "transports/tcp/seal/seal.h"
 #include "transports/tcp/zero_copy.h"
 
 namespace tutti::tcp {

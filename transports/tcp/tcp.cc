@@ -54,8 +54,9 @@ TcpTransport::TcpTransport(int rank, const std::vector<int>& peers, const auth::
     interfaces = std::min(interfaces, peers_[peer].addresses.size());
   }
   connections_to_each_ = settings.sockets != 0 ? settings.sockets : static_cast<int>(interfaces);
-  Log(Subject::transport, "rank {}: tcp to {} ranks, {} connections each, listening on {}", rank, peers.size(),
-      connections_to_each_, net::TextOf(own_));
+  Log(Subject::transport, "rank {}: tcp to {} ranks, {} connections each, listening on {}; {}", rank, peers.size(),
+      connections_to_each_, net::TextOf(own_),
+      protection_ == DataProtection::none ? "nothing is protected" : "AES-256-GCM by " + NameOfFastestGcm());
 }
 
 TcpTransport::~TcpTransport() = default;

@@ -1,22 +1,16 @@
 // Protects data on its way between hosts: one direction of one proven connection, item by item (stream.h).
 //
-// AES-256 in Galois/counter mode (NIST SP 800-38D) proves items, and hides their bodies if asked. Items are counted,
-// and no nonce is used twice: it is the item's count and the part of the item, because a long body's proof follows the
-// body. So nothing can be injected, changed, repeated, dropped or moved to another place. Hiding also costs a copy,
-// because a sender must not change the user's memory.
+// AES-256 in Galois/counter mode (gcm.h) proves items, and hides their bodies if asked. Items are counted, and no nonce is
+// used twice: it is the item's count and the part of the item, because a long body's proof follows the body. So nothing can
+// be injected, changed, repeated, dropped or moved to another place. Hiding also costs a copy, because a sender must not
+// change the user's memory.
 //
-// Uses OpenSSL's libcrypto, which runs this mode by the processor's own instructions on x86 and ARM: its proofs take a
-// quarter of the time of libsodium's (docs/notebook/protection/protection.md). No configuration file changes the
-// separate context in which it is used, and the context exists until the process is gone, whatever other code uses or
-// cleans up OpenSSL. The kernel's TLS is not used: its module is missing in many containers, so a second method would be
-// needed all the same, and no machine was available to measure it.
+// The kernel's TLS is not used: its module is missing in many containers, so a second method would be needed all the same,
+// and no machine was available to measure it.
 //
 // Thread-safety: one thread at a time.
 #pragma once
 
-#include <openssl/evp.h>
-
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,6 +18,7 @@
 #include <string_view>
 
 #include "net/auth/secret_key.h"
+#include "transports/tcp/seal/gcm.h"
 
 namespace tutti::tcp {
 
@@ -33,8 +28,8 @@ DataProtection ProtectionOf(std::string_view setting);
 
 class TcpSeal {
  public:
-  static constexpr std::size_t kTagBytes = 16;
-  using Tag = std::array<std::byte, kTagBytes>;
+  static constexpr std::size_t kTagBytes = Gcm::kTagBytes;
+  using Tag = Gcm::Tag;
   // A unit of proof: a header, with its body if that is short; or a long body.
   enum class Part : unsigned char { ahead, behind };
 
@@ -47,7 +42,7 @@ class TcpSeal {
   // Goes to the next item. REQUIRES: proves(); before all that follows.
   void Next() { ++count_; }
   // Returns the proof of a part. If this hides, `hidden` (of body.size() bytes, which may be the body's own) gets the
-  // bytes to send instead of the body; else it is unused. If libcrypto fails, those are zeros and the proof is void.
+  // bytes to send instead of the body; else it is unused. If the library fails, those are zeros and the proof is void.
   Tag Close(Part part, std::span<const std::byte> header, std::span<const std::byte> body, std::byte* hidden);
   // Whether a part that arrived is what was sent. If this hides, decrypts the body in place: it may be used only if
   // this returns true.
@@ -55,16 +50,10 @@ class TcpSeal {
             std::span<const std::byte, kTagBytes> tag);
 
  private:
-  struct Freed {
-    void operator()(EVP_CIPHER_CTX* context) const { EVP_CIPHER_CTX_free(context); }
-  };
-
-  bool Begin(Part part, bool closing);
-  bool Prove(std::span<const std::byte> bytes);
-  bool Turn(std::span<const std::byte> from, std::byte* to);
+  Gcm::Nonce NonceOf(Part part) const;
 
   DataProtection protection_ = DataProtection::none;
-  std::unique_ptr<EVP_CIPHER_CTX, Freed> context_;  // has the key
+  std::unique_ptr<Gcm> gcm_;
   std::uint64_t count_ = 0;
 };
 

@@ -1,4 +1,4 @@
-#include "transports/tcp/seal.h"
+#include "transports/tcp/seal/seal.h"
 
 #include <gtest/gtest.h>
 
