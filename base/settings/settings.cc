@@ -126,6 +126,10 @@ const std::vector<Variable>& Variables() {
                "choose algorithms as if the ranks were on this many nodes; same on all ranks"),
         Number("TUTTI_VIRTUAL_HOSTS", &Settings::virtual_hosts, 1, 1024,
                "connect the ranks as if they were on this many hosts; same on all ranks"),
+        Flag(
+            "TUTTI_MEASURE", &Settings::measure,
+            "0: believe what interfaces say of their speed, and measure nothing when ranks of several hosts meet; same "
+            "on all ranks"),
         Text("TUTTI_CALIBRATION", &Settings::calibration,
              "file written by `tutti calibrate`; none: built-in defaults; empty: the default location; rank 0's value "
              "is used"),

@@ -53,6 +53,7 @@ struct Settings {
   bool deterministic = false;
   int virtual_nodes = 1;
   int virtual_hosts = 1;
+  bool measure = true;
   // Rank 0's values apply.
   std::string calibration;
   std::string table;

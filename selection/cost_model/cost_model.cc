@@ -65,7 +65,7 @@ CostModel::CostModel(const Machine& machine, const RepresentativeRanks& represen
 
 // Every slot that crosses the network passes the proxies of both ranks, one after the other.
 void CostModel::FindProxies() {
-  if (machine_.costs().message_us == 0) return;
+  if (!has_proxies()) return;
   std::vector<int> messages(slowdown_.size());
   for (const auto& send : graph_.sends) {
     if (graph_.ways[send.way].network) messages[send.member] += send.slots;
@@ -123,6 +123,10 @@ CostModel::Path CostModel::StepPath(const StepGraph::Work& work, SlotUse use, co
                     costs.fetch_page_us / kPageBytes * operands.fetches};
   const Path crossing{0, 0, 0, 0, 0, work.us_per_byte / costs.protocol_efficiency[w]};
   path.Add(moving.Microseconds(rates, 1) >= crossing.us_per_byte ? moving : crossing, 1);
+  if (!has_proxies()) {
+    path.fixed += costs.message_us * work.messages;
+    path.us_per_byte += UsPerByte(costs.message_bandwidth) * work.messages;
+  }
   return path;
 }
 
@@ -131,7 +135,7 @@ CostModel::Path CostModel::WayPath(const StepGraph::Way& way, ring::Protocol pro
   const auto w = static_cast<std::size_t>(protocol);
   Path path{.fixed = way.latency[w] + turn_us_};
   if (way.network) {
-    path.fixed += 2 * costs.message_us;  // both ranks' proxies
+    if (has_proxies()) path.fixed += 2 * costs.message_us;  // both ranks'
     path.network_us_per_byte = way.us_per_byte / costs.protocol_efficiency[w];
   }
   return path;

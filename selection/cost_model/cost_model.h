@@ -95,6 +95,8 @@ class CostModel {
     std::vector<Path> further;  // for each further chunk, at an executor or in a lane
   };
 
+  // Ranks on a host move their own messages, with the steps that fill and empty the slots.
+  bool has_proxies() const { return machine_.costs().cores == 0; }
   void FindShares(const RepresentativeRanks& representatives);
   void FindProxies();
   Path StepPath(const StepGraph::Work& work, SlotUse use, const Rates& rates) const;

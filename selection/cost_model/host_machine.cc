@@ -182,14 +182,16 @@ NetworkCosts DefaultNetworkCosts(double bandwidth, bool by_processor, double cro
   // Between two namespaces of one machine with two Zen 3 cores, half a round trip of 8 bytes takes 11 to 13 us, all of
   // it system calls (docs/notebook/performance/between_hosts.md). On a network card the system calls are shorter; the
   // rest is the trip itself.
-  if (by_processor) return {bandwidth, {1, 1, 2}, 5.5 * crowding};
-  return {bandwidth, {8, 8, 10}, 2};
+  // There a thread that sends and receives moves 2.0 GB/s each way, authenticated (docs/performance.md).
+  constexpr double kMessageBandwidth = 4;
+  if (by_processor) return {bandwidth, {1, 1, 2}, 5.5 * crowding, kMessageBandwidth / crowding};
+  return {bandwidth, {8, 8, 10}, 2, kMessageBandwidth};
 }
 
 NetworkCosts RdmaNetworkCosts(double bandwidth) {
   // Not measured here. perftest's ib_write_lat gives 1 to 2 us for a write from memory to memory on the cards of the
   // last ten years; a core that does nothing else posts 2 million messages a second, and polls for each.
-  return {bandwidth, {1.5, 1.5, 2}, 0.5};
+  return {bandwidth, {1.5, 1.5, 2}, 0.5, 0};
 }
 
 namespace {
@@ -253,6 +255,7 @@ Machine HostMachine(const HostCosts& host, schedule::RankLayout rank_layout,
   Costs costs = host.costs;
   if (!network) return MachineOfNodes(host, std::move(costs), std::move(rank_layout), {{}, host.latency, false});
   costs.message_us = network->message_us;
+  costs.message_bandwidth = network->message_bandwidth;
   return MachineOfNodes(
       host, std::move(costs), std::move(rank_layout),
       {{{"network out", network->bandwidth}, {"network in", network->bandwidth}}, network->latency, true});

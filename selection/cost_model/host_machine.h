@@ -18,7 +18,8 @@ namespace tutti::cost_model {
 struct NetworkCosts {
   double bandwidth;                              // GB/s of a host's interfaces together, each way
   std::array<double, ring::kProtocols> latency;  // us from the writer's slot to the reader's, by Protocol
-  double message_us;                             // system calls for each slot sent or received
+  double message_us;                             // of a rank's thread for each slot sent or received: system calls
+  double message_bandwidth;                      // GB/s at which that thread passes their bytes: copies, protection
 };
 
 // Processors that the ranks of a host share.

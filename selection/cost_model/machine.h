@@ -9,8 +9,9 @@
 //     yield_us.
 //   - A slot crosses all resources of its route at once and shares each fairly. On a local route the writer's step
 //     lasts until its bytes are across. On a route over the network the step ends when the slot is filled; the bytes
-//     follow behind the slots before them. Each slot that is sent or received takes the rank's network proxy
-//     message_us, one after the other.
+//     follow behind the slots before them. Each slot that is sent or received takes a message's time (message_us, and
+//     its bytes at message_bandwidth) of the rank's network proxy, one after the other; where ranks share host threads,
+//     of the rank's own thread, with the step that fills or empties it.
 //   - A sum (schedule.h) crosses the links from all ranks of the team to the switch and the one to its reader, while
 //     the reader's step lasts, which takes the sum route's latency more. A multicast crosses the writer's link and the
 //     links to all ranks. Both get the share Costs::in_switch_efficiency of these links.
@@ -94,6 +95,7 @@ struct Costs {
   double yield_us = 0;
   double helpers_us = 0;  // to wake a rank's helper threads for a call, and to wait for their end
   double message_us = 0;
+  double message_bandwidth = 0;  // GB/s; 0: its bytes take no time
   int cores = 0;
   // Data bytes per byte that crosses a link: a GPU's inline protocol sends a flag with every 4 or 120 bytes.
   std::array<double, ring::kProtocols> protocol_efficiency = {1, 1, 1};

@@ -296,7 +296,7 @@ class Builder {
     int within_node = 0;  // of the slots written
     const auto write_slot = [&](int peer) {
       ++copying.slot_writes;
-      if (!graph_.ways[WayBetween(RankOf(member), peer)].network) ++within_node;
+      ++(graph_.ways[WayBetween(RankOf(member), peer)].network ? work.messages : within_node);
       if (!one_memory_) Cross(RankOf(member), peer);
     };
     for (const auto& write : step.writes) {
@@ -311,6 +311,10 @@ class Builder {
       } else {
         for (const int peer : builders::Others(RankOf(member), representatives_.nranks())) write_slot(peer);
       }
+    }
+    for (int s = first_source_[index]; s < first_source_[index + 1]; ++s) {
+      const auto& source = sources_[s];
+      if (source.filled_by != -1 && graph_.ways[source.way].network) ++work.messages;
     }
     if (one_memory_) CrossMemory(member, index, step);
     for (const auto& [resource, us_per_byte] : crossed_) work.us_per_byte = std::max(work.us_per_byte, us_per_byte);

@@ -33,6 +33,7 @@ struct StepGraph {
     Operands fetching;       // ProtocolConfig::cma: slots within a node refer to memory where the schedule lets them
     double us_per_byte = 0;  // of the narrowest link that the step itself writes across
     double read_us = 0;      // until the first bytes of a sum come
+    int messages = 0;        // slots that the step fills for other hosts, or empties of theirs
     friend bool operator==(const Work&, const Work&) = default;
   };
   struct Node {

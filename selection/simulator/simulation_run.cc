@@ -69,7 +69,7 @@ SimulationRun::SimulationRun(const FlatSchedules& schedules, const SimulationInp
   }
   if (network) {
     waiting_.resize(connections_.size() * depth_);
-    proxies_.resize(static_cast<std::size_t>(input.machine.nranks()));
+    if (input.machine.costs().cores == 0) proxies_.resize(static_cast<std::size_t>(input.machine.nranks()));
   }
   for (Lane& lane : lanes_) lane.busy = input.machine.costs().cores == 0;  // until it begins
   if (input.machine.costs().cores > 0) GiveOutCores();
@@ -205,6 +205,21 @@ double SimulationRun::Moving(const FlatStep& step, std::int64_t bytes) const {
           step.memory * cost_model::UsPerByte(rates.memory));
 }
 
+// What the rank's thread needs for the messages of a step.
+Time SimulationRun::Messaging(const FlatStep& step, std::int64_t bytes) const {
+  if (input_.machine.costs().cores == 0) return 0;
+  const auto& connections = schedules_.connections();
+  std::int64_t messages = 0;
+  for (const std::uint32_t e : schedules_.Empties(step)) {
+    if (connections[static_cast<std::size_t>(schedules_.edges()[e].connection)].network) ++messages;
+  }
+  for (const std::uint32_t c : schedules_.Fills(step)) {
+    if (connections[c].network) ++messages;
+  }
+  const double per_byte = cost_model::UsPerByte(input_.machine.costs().message_bandwidth);
+  return messages * (message_time_ + FromMicroseconds(static_cast<double>(bytes) * per_byte));
+}
+
 // REQUIRES: Ready. Local slots start to cross at once, as fast as the executor moves them; the step's own cost follows.
 void SimulationRun::Begin(std::uint32_t number) {
   Lane& lane = lanes_[number];
@@ -214,7 +229,7 @@ void SimulationRun::Begin(std::uint32_t number) {
   const double moving = Moving(step, bytes);
   lane.busy = true;
   lane.began = now_;
-  lane.read_latency = 0;
+  lane.after_crossing = Messaging(step, bytes);
   for (const std::uint32_t c : schedules_.Fills(step)) {
     const FlatConnection& connection = schedules_.connections()[c];
     ++connections_[c].filled;
@@ -225,7 +240,7 @@ void SimulationRun::Begin(std::uint32_t number) {
   }
   for (const std::uint32_t c : schedules_.Sums(step)) {
     ++lane.crossing;
-    lane.read_latency = schedules_.connections()[c].read_latency;
+    lane.after_crossing = schedules_.connections()[c].read_latency;
     const double crossing = static_cast<double>(bytes) * schedules_.connections()[c].per_byte;
     StartFlow(c, bytes, moving > 0 ? crossing * kPicosecondsPerByteAtOneGB / moving : kInfinity);
   }
@@ -236,7 +251,8 @@ void SimulationRun::Begin(std::uint32_t number) {
     const double crossing = static_cast<double>(accessed) * schedules_.connections()[memory].per_byte;
     StartFlow(memory, accessed, moving > 0 ? crossing * kPicosecondsPerByteAtOneGB / moving : kInfinity);
   }
-  if (lane.crossing == 0) events_.Push(now_ + step_time_ + std::llround(moving), What::step_ends, number);
+  if (lane.crossing == 0)
+    events_.Push(now_ + step_time_ + std::llround(moving) + lane.after_crossing, What::step_ends, number);
 }
 
 void SimulationRun::StartFlow(std::uint32_t c, std::int64_t bytes, double peak) {
@@ -256,7 +272,7 @@ void SimulationRun::EndFlow(std::uint32_t c) {
   }
   if (!flat.network) {
     Lane& lane = lanes_[flat.lane];
-    if (--lane.crossing == 0) events_.Push(now_ + step_time_ + lane.read_latency, What::step_ends, flat.lane);
+    if (--lane.crossing == 0) events_.Push(now_ + step_time_ + lane.after_crossing, What::step_ends, flat.lane);
     return;
   }
   Deliver(c);
@@ -282,8 +298,9 @@ void SimulationRun::Post(std::uint32_t c) {
   StartFlow(c, waiting_[std::size_t{c} * depth_ + connection.sent % depth_], kInfinity);
 }
 
-// Returns when the rank's proxy is done with one more slot.
+// Returns when the rank's proxy, if it has one, is done with one more slot.
 Time SimulationRun::PassProxy(int rank) {
+  if (proxies_.empty()) return now_;
   Time& free = proxies_[static_cast<std::size_t>(rank)];
   free = std::max(free, now_) + message_time_;
   return free;

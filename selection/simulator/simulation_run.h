@@ -38,7 +38,7 @@ class SimulationRun {
     std::int32_t core = -1;      // the core that it shares; -1: it has its own executor
     bool busy = false;
     Time began = 0;
-    Time read_latency = 0;  // of the step's sum
+    Time after_crossing = 0;  // of the step, besides its own cost: its messages, or a sum's latency
   };
   struct Edge {
     std::uint32_t arrived = 0;
@@ -77,6 +77,7 @@ class SimulationRun {
   void Wake(std::uint32_t lane);
   void Begin(std::uint32_t lane);
   double Moving(const FlatStep& step, std::int64_t bytes) const;
+  Time Messaging(const FlatStep& step, std::int64_t bytes) const;
   void EndStep(std::uint32_t lane);
   void StartFlow(std::uint32_t connection, std::int64_t bytes, double peak);
   void EndFlow(std::uint32_t connection);

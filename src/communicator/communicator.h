@@ -36,6 +36,7 @@ struct Options {
   bool blocking = true;
   int device = TUTTI_DEVICE_NONE;
   std::uint64_t id = 0;  // of the rendezvous, equal on all ranks; 0: not known before they meet
+  std::optional<cost_model::NetworkCosts> network_costs = {};  // what this rank's other communicators have measured
   int most_threads = std::numeric_limits<int>::max();  // that move data, where the settings do not say how many
 };
 

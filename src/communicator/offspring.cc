@@ -113,6 +113,7 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, const Opti
   // The other parts' ranks work beside these, on the same cores.
   Options of_part = options;
   of_part.most_threads = host_->selector().tuning().threads;
+  of_part.network_costs = host_->network_costs();
   return Join(ControlCall::split, meet, of_part, either);
 }
 

@@ -45,7 +45,7 @@ void Communicator::SetUp(Deadline deadline) {
   }
   const int channels = std::max({cost_model::kFewestChannels, options_.settings.channels,
                                  options_.settings.min_channels, agreement.threads, programs_.connections()});
-  host_.emplace(meeting, agreement, control_plane_->data_key(), channels);
+  host_.emplace(meeting, agreement, control_plane_->data_key(), channels, options_.network_costs);
   PrepareMembershipAgreement(meeting);
   system_ = init::Survey(meeting);
   if (rank() == 0) Log(Subject::init, "{} ranks on {} cores; {}", size(), agreement.cores, init::Summary(system_));

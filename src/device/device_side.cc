@@ -150,7 +150,7 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting)
   }
   context.external = setup.external;
   context.network = network_.engine.get();
-  context.transport = network_.transport;
+  context.transport = network_.transport();
   context.device = device_.get();
   context.fabric = fabric_.get();
   arena_ = std::make_unique<cuda_transport::DeviceArena>(*device_);

@@ -2,18 +2,23 @@
 
 #include <system_error>
 
+#include "src/init/network_probe.h"
 #include "topology/detect/host.h"
 
 namespace tutti::host_side {
 
 HostSide::HostSide(const init::Meeting& meeting, const init::Agreement& agreement, const auth::SecretKey& key,
-                   int channels)
+                   int channels, const std::optional<cost_model::NetworkCosts>& known)
     : fabric_(meeting.rank, meeting.hosts, channels + 1, meeting.settings, meeting.all_gather, meeting.deadline),
       network_(init::ConnectHosts(meeting, fabric_, key, init::ProcessorsOf(meeting, agreement).crowding)),
       windows_(fabric_),
       failure_detector_(fabric_, network(), meeting.roster, meeting.name, meeting.settings.operation_timeout()),
       sleeper_(fabric_, network()),
       driver_(&sleeper_, {}) {
+  if (network_.kind != nullptr) {
+    network_.costs = init::AgreeOnCosts(meeting, *network_.kind, key, known, *network_.costs,
+                                        init::ProcessorsOf(meeting, agreement).crowding);
+  }
   fabric_.SpreadSlots(agreement.slot_span);
 }
 

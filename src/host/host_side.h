@@ -25,8 +25,10 @@ namespace tutti::host_side {
 
 class HostSide {
  public:
-  // Collective: connects the ranks. `key`: for connections to other hosts. `channels`: of collectives.
-  HostSide(const init::Meeting& meeting, const init::Agreement& agreement, const auth::SecretKey& key, int channels);
+  // Collective: connects the ranks. `key`: for connections to other hosts. `channels`: of collectives. `known`: what messages
+  // between hosts cost, as other communicators of these ranks have measured.
+  HostSide(const init::Meeting& meeting, const init::Agreement& agreement, const auth::SecretKey& key, int channels,
+           const std::optional<cost_model::NetworkCosts>& known);
   HostSide(const HostSide&) = delete;
   HostSide& operator=(const HostSide&) = delete;
 
@@ -47,7 +49,9 @@ class HostSide {
   ring::ControlBlock& control() const { return control(rank()); }
   // Null if all ranks are on one host.
   progress::NetworkEngine* network() const { return network_.engine.get(); }
-  tuttiTransport_t transport() const { return network_.transport; }
+  // What messages between hosts cost, the same on all ranks; null if all are on one host.
+  const std::optional<cost_model::NetworkCosts>& network_costs() const { return network_.costs; }
+  tuttiTransport_t transport() const { return network_.transport(); }
   HostWindows& windows() { return windows_; }
   const HostWindows& windows() const { return windows_; }
   diagnostics::FailureDetector& failure_detector() { return failure_detector_; }

@@ -35,6 +35,7 @@ struct Terms {
   std::int32_t threads;
   std::int32_t virtual_nodes;
   std::int32_t virtual_hosts;
+  std::int32_t measure;
   std::int32_t programs;  // named by rank 0's settings, which are the ones used
   std::int32_t device;
   std::array<char, 16> protocol;
@@ -114,6 +115,7 @@ Agreement Agree(const Meeting& meeting, int device, int most_threads) {
                    settings.threads,
                    settings.virtual_nodes,
                    settings.virtual_hosts,
+                   settings.measure,
                    !settings.program.empty(),
                    device,
                    Padded<16>(settings.protocol),
@@ -140,6 +142,7 @@ Agreement Agree(const Meeting& meeting, int device, int most_threads) {
     RequireEqual("deterministic (TUTTI_DETERMINISTIC)", first.deterministic, theirs.deterministic, r);
     RequireEqual("check (TUTTI_CHECK)", first.check, theirs.check, r);
     RequireEqual("virtual nodes (TUTTI_VIRTUAL_NODES)", first.virtual_nodes, theirs.virtual_nodes, r);
+    RequireEqual("measuring the network (TUTTI_MEASURE)", first.measure, theirs.measure, r);
     RequireEqual("virtual hosts (TUTTI_VIRTUAL_HOSTS)", first.virtual_hosts, theirs.virtual_hosts, r);
     RequireEqual("protocol (TUTTI_PROTO)", first.protocol, theirs.protocol, r);
     RequireEqual("what GPUs count from (TUTTI_COUNT_FROM)", first.count_from, theirs.count_from, r);

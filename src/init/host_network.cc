@@ -79,7 +79,7 @@ HostNetwork ConnectHosts(const Meeting& meeting, shm::Fabric& fabric, const auth
     return kind.make(fabric.rank(), remote, key, settings, all_gather, events);
   };
   HostNetwork network;
-  network.transport = kind.transport;
+  network.kind = &kind;
   network.engine = std::make_unique<progress::NetworkEngine>(fabric, remote, make, polled);
   network.costs = CostsOf(kind, network.engine->bandwidth(), settings, crowding);
   return network;

@@ -11,14 +11,17 @@
 #include "selection/cost_model/host_machine.h"
 #include "src/init/agreement.h"
 #include "transports/progress/network.h"
+#include "transports/progress/network_kind.h"
 #include "transports/shm/fabric.h"
 
 namespace tutti::init {
 
 struct HostNetwork {
   std::unique_ptr<progress::NetworkEngine> engine;  // null where all ranks are on one host
-  tuttiTransport_t transport = tuttiTransportTcp;
-  std::optional<cost_model::NetworkCosts> costs;  // as far as this rank knows
+  const progress::NetworkKind* kind = nullptr;      // of its transport; null likewise
+  std::optional<cost_model::NetworkCosts> costs;    // as its devices say, as far as this rank knows; null likewise
+
+  tuttiTransport_t transport() const { return kind == nullptr ? tuttiTransportTcp : kind->transport; }
 };
 
 // Collective. One transport for all: the one that TUTTI_NET requires, else the plug-in that TUTTI_NET_PLUGIN names, else

@@ -25,6 +25,7 @@ constexpr char kProgramTable[] = "program_table";
 constexpr char kNetwork[] = "network";
 constexpr char kBandwidth[] = "bandwidth";
 constexpr char kMessage[] = "message_us";
+constexpr char kMessageBandwidth[] = "message_bandwidth";
 constexpr char kLatency[] = "latency_us_of_";  // and the protocol
 constexpr double kMost = 1e12;
 
@@ -42,7 +43,8 @@ std::string LatencyOf(std::size_t protocol) {
 }
 
 nlohmann::json ToJson(const cost_model::NetworkCosts& network) {
-  nlohmann::json json{{kBandwidth, network.bandwidth}, {kMessage, network.message_us}};
+  nlohmann::json json{
+      {kBandwidth, network.bandwidth}, {kMessage, network.message_us}, {kMessageBandwidth, network.message_bandwidth}};
   for (std::size_t p = 0; p < network.latency.size(); ++p) json[LatencyOf(p)] = network.latency[p];
   return json;
 }
@@ -51,6 +53,7 @@ cost_model::NetworkCosts NetworkFrom(const JsonValue& json) {
   cost_model::NetworkCosts network{};
   network.bandwidth = json.Number(kBandwidth, 0, kMost);
   network.message_us = json.Number(kMessage, 0, kMost);
+  network.message_bandwidth = json.Number(kMessageBandwidth, 0, kMost);
   for (std::size_t p = 0; p < network.latency.size(); ++p) network.latency[p] = json.Number(LatencyOf(p), 0, kMost);
   return network;
 }

@@ -186,7 +186,7 @@ std::string MeasuredTable(int nranks, const cost_model::HostCosts& costs, const 
   const cost_model::Machine machine = cost_model::HostMachine(costs, schedule::ArrangeEvenly(nranks, 1));
   tuner::Tuner tuner(machine, tuning);
   auto cells = EveryCandidate(tuning, report::Sweep(kSmallest, kLargest, kSizeFactor, 0));
-  TimeCandidates(cells, {nranks, options.repetitions, options.loop_ms});
+  TimeCandidates(cells, {.nranks = nranks, .repetitions = options.repetitions, .loop_ms = options.loop_ms});
   tuner::SelectionTable table;
   for (const auto& kind : cost_model::AllKinds()) {
     std::vector<const TimedCell*> of_kind;

@@ -50,6 +50,7 @@ struct Shared {
   std::atomic<int> id_is_there{0};
   std::atomic<int> calls{0};  // of the next loop; set by rank 0
   std::atomic<int> failed{0};
+  std::optional<cost_model::NetworkCosts> network;  // as rank 0 knows it; written before it ends
   tuttiUniqueId id;
   char reason[512];
 };
@@ -113,6 +114,7 @@ class Rank {
       : rank_(rank), options_(options), shared_(shared), input_(Allocate(largest)), output_(Allocate(largest)) {
     bench::PinToCore(rank);
     Settings settings;
+    settings.virtual_hosts = options.hosts;
     if (rank == 0) {
       shared.id = bootstrap::EncodeUniqueId(bootstrap::OpenRendezvous(settings));
       shared.id_is_there.store(1, std::memory_order_release);
@@ -121,6 +123,7 @@ class Rank {
     const auto meet = comm::Communicator::At(bootstrap::DecodeUniqueId(shared.id), options.nranks, rank, {});
     communicator_ =
         std::make_unique<comm::Communicator>(meet, comm::Options{settings, "candidates", true}, Cancellation());
+    if (rank == 0) shared.network = communicator_->host().network_costs();
   }
 
   // Mean time of a call for each candidate. Each round starts with another candidate, because the first one finds the
@@ -220,24 +223,9 @@ void ShowProgress(int told, const std::vector<TimedCell>& cells, const TimingOpt
   }
 }
 
-}  // namespace
-
-cost_model::TuningContext HostConditions(int nranks) {
-  cost_model::TuningContext tuning;
-  tuning.nranks = nranks;
-  tuning.max_channels = cost_model::kFewestChannels;
-  tuning.threads = 1;
-  tuning.bulk_capacity = ring::Layout(nranks, cost_model::kFewestChannels + 1).bulk_capacity();
-  tuning.cma = shm::MayReadProcesses();
-  tuning.stream_bytes =
-      detect::CacheShareBytes(std::min(detect::CountCpus(detect::AllowedCpus()), detect::QuotaCpus()));
-  return tuning;
-}
-
-void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options) {
-  const SharedMemory<Shared> memory(1);
-  Shared& shared = *new (memory.data()) Shared;
-  const Results results(cells, options);
+// Runs the ranks to their end.
+void RunRanks(const std::vector<TimedCell>& cells, const TimingOptions& options, Shared& shared,
+              const Results& results) {
   std::array<int, 2> pipe{-1, -1};
   if (pipe2(pipe.data(), O_CLOEXEC) != 0) ThrowErrno("pipe");
   const FileDescriptor reader(pipe[0]);
@@ -259,6 +247,36 @@ void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options)
   }
   if (failed)
     Throw(tuttiInternalError, "a rank failed: {}", shared.reason[0] != 0 ? shared.reason : "its process died");
+}
+
+}  // namespace
+
+cost_model::TuningContext HostConditions(int nranks, int hosts) {
+  cost_model::TuningContext tuning;
+  tuning.nranks = nranks;
+  tuning.where = schedule::ArrangeEvenly(nranks, hosts);
+  tuning.one_host = hosts == 1;
+  tuning.max_channels = cost_model::kFewestChannels;
+  tuning.threads = 1;
+  tuning.bulk_capacity = ring::Layout(nranks, cost_model::kFewestChannels + 1).bulk_capacity();
+  tuning.cma = nranks > hosts && shm::MayReadProcesses();
+  tuning.stream_bytes =
+      detect::CacheShareBytes(std::min(detect::CountCpus(detect::AllowedCpus()), detect::QuotaCpus()));
+  return tuning;
+}
+
+std::optional<cost_model::NetworkCosts> MeasuredNetwork(const TimingOptions& options) {
+  const SharedMemory<Shared> memory(1);
+  Shared& shared = *new (memory.data()) Shared;
+  RunRanks({}, options, shared, Results({}, options));
+  return shared.network;
+}
+
+void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options) {
+  const SharedMemory<Shared> memory(1);
+  Shared& shared = *new (memory.data()) Shared;
+  const Results results(cells, options);
+  RunRanks(cells, options, shared, results);
   for (std::size_t c = 0; c < cells.size(); ++c) {
     for (std::size_t i = 0; i < cells[c].candidates.size(); ++i) {
       std::vector<double> slowest;

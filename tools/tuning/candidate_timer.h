@@ -4,9 +4,11 @@
 // Thread-safety: none. REQUIRES a process with one thread (it forks).
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "selection/cost_model/candidates.h"
+#include "selection/cost_model/host_machine.h"
 
 namespace tutti::tools {
 
@@ -20,13 +22,17 @@ struct TimedCell {
 
 struct TimingOptions {
   int nranks = 2;
+  int hosts = 1;  // of this machine, joined by TCP over loopback
   int repetitions = 5;
   double loop_ms = 10;  // of one candidate in one repetition
 };
 
 // The conditions of a communicator of `nranks` ranks on this host, one thread each, with every choice free. Forks a
-// process (shm::MayReadProcesses).
-cost_model::TuningContext HostConditions(int nranks);
+// process (shm::MayReadProcesses). `hosts`: as TUTTI_VIRTUAL_HOSTS.
+cost_model::TuningContext HostConditions(int nranks, int hosts = 1);
+
+// What messages between these hosts cost, as ranks measure it when they meet. Null if there is one.
+std::optional<cost_model::NetworkCosts> MeasuredNetwork(const TimingOptions& options);
 
 // Fills `us` of every cell. A terminal shows how far it is. Throws tuttiInternalError if a rank fails, with its reason.
 void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options);

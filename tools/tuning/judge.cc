@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/usage_error.h"
 #include "base/report/sizes.h"
 #include "bench/report/statistics.h"
 #include "selection/tuner/calibration.h"
@@ -20,6 +21,7 @@ namespace {
 
 struct JudgeOptions {
   std::vector<int> ranks = {2, 4, 8};
+  int hosts = 1;
   std::vector<std::string> sizes = {"8", "1K", "64K", "1M", "16M", "128M"};
   int repetitions = 20;  // a shared machine's speed varies, and all candidates need their share of each phase
   double loop_ms = 20;   // several scheduler ticks
@@ -31,11 +33,10 @@ struct JudgeOptions {
 int Cores() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
 
 // The table that a communicator under these conditions would have.
-tuner::SelectionTable TableFor(const cost_model::TuningContext& tuning, const tuner::Calibration& calibration) {
+tuner::SelectionTable TableFor(const cost_model::TuningContext& tuning, const tuner::Calibration& calibration,
+                               const cost_model::Machine& machine) {
   tuner::SelectionTable table;
-  calibration.TableFor(tuning, table);
-  const cost_model::Machine machine =
-      cost_model::HostMachine(calibration.costs, schedule::ArrangeEvenly(tuning.nranks, 1));
+  if (tuning.one_host) calibration.TableFor(tuning, table);
   tuner::Tuner(machine, tuning).Complete(table);
   return table;
 }
@@ -51,38 +52,45 @@ std::size_t FindOrAdd(std::vector<cost_model::Candidate>& candidates, const cost
 void Judge(const JudgeOptions& options) {
   std::vector<std::size_t> sizes;
   for (const auto& size : options.sizes) sizes.push_back(report::ParseSize(size));
-  const tuner::Calibration calibration = tuner::LoadCalibration(options.calibration, Cores());
-  std::vector<double> ratios;
+  std::vector<double> ratios, errors;
   auto json = nlohmann::ordered_json::array();
   std::FILE* const table = options.json ? stderr : stdout;
   fmt::print(table, "| collective | ranks | size | chosen | us | predicted us | best | us | chosen / best |\n");
   fmt::print(table, "|---|--:|--:|---|--:|--:|---|--:|--:|\n");
   for (const int nranks : options.ranks) {
-    const cost_model::TuningContext tuning = HostConditions(nranks);
-    const tuner::SelectionTable selection = TableFor(tuning, calibration);
-    const cost_model::Machine machine = cost_model::HostMachine(calibration.costs, schedule::ArrangeEvenly(nranks, 1));
+    if (nranks % options.hosts != 0) {
+      ThrowUsage("{} ranks are not the same number on each of {} hosts", nranks, options.hosts);
+    }
+    const cost_model::TuningContext tuning = HostConditions(nranks, options.hosts);
+    const TimingOptions timing{nranks, options.hosts, options.repetitions, options.loop_ms};
+    const auto processors = cost_model::ShareProcessors(Cores(), options.hosts, nranks, nranks / options.hosts);
+    const auto calibration = tuner::LoadCalibration(options.calibration, processors.of_host);
+    const auto network = options.hosts > 1 ? MeasuredNetwork(timing) : std::nullopt;
+    const cost_model::Machine machine = cost_model::HostMachine(calibration.costs, tuning.where, network);
+    const tuner::SelectionTable selection = TableFor(tuning, calibration, machine);
     tuner::Tuner tuner(machine, tuning);
     auto cells = EveryCandidate(tuning, sizes);
     std::vector<std::size_t> chosen;
     for (auto& cell : cells)
       chosen.push_back(FindOrAdd(cell.candidates, selection.At(cell.kind, cell.bytes).candidate));
-    TimeCandidates(cells, {nranks, options.repetitions, options.loop_ms});
+    TimeCandidates(cells, timing);
     for (std::size_t c = 0; c < cells.size(); ++c) {
       const auto& [kind, bytes, candidates, us] = cells[c];
       const auto best = static_cast<std::size_t>(std::min_element(us.begin(), us.end()) - us.begin());
+      const double predicted = tuner.Microseconds(candidates[chosen[c]], kind, bytes);
       ratios.push_back(us[chosen[c]] / us[best]);
+      errors.push_back(std::abs(predicted / us[chosen[c]] - 1));
       fmt::print(table, "| {} | {} | {} | {} | {:.1f} | {:.1f} | {} | {:.1f} | {:.2f} |\n",
                  schedule::NameOf(kind.collective), nranks, report::FormatSize(sizes[c % sizes.size()]),
-                 tuner::ToString(candidates[chosen[c]]), us[chosen[c]],
-                 tuner.Microseconds(candidates[chosen[c]], kind, bytes), tuner::ToString(candidates[best]), us[best],
-                 ratios.back());
+                 tuner::ToString(candidates[chosen[c]]), us[chosen[c]], predicted, tuner::ToString(candidates[best]),
+                 us[best], ratios.back());
       if (options.json) {
         json.push_back({{"collective", schedule::NameOf(kind.collective)},
                         {"ranks", nranks},
                         {"bytes", sizes[c % sizes.size()]},
                         {"chosen", JsonOf(candidates[chosen[c]])},
                         {"us", us[chosen[c]]},
-                        {"predicted_us", tuner.Microseconds(candidates[chosen[c]], kind, bytes)},
+                        {"predicted_us", predicted},
                         {"best", JsonOf(candidates[best])},
                         {"best_us", us[best]}});
       }
@@ -92,9 +100,12 @@ void Judge(const JudgeOptions& options) {
       }
     }
   }
-  fmt::print(table,
-             "\n{} cells: the chosen candidate takes {:.3f} of the best one's time in geometric mean, {:.2f} at most\n",
-             ratios.size(), bench::GeometricMean(ratios), *std::max_element(ratios.begin(), ratios.end()));
+  fmt::print(
+      table,
+      "\n{} cells: the chosen candidate takes {:.3f} of the best one's time in geometric mean, {:.2f} at most; its "
+      "predicted time is wrong by {:.0f} % (median)\n",
+      ratios.size(), bench::GeometricMean(ratios), *std::max_element(ratios.begin(), ratios.end()),
+      100 * bench::Median(errors));
   if (options.json) PrintJson(json);
 }
 
@@ -105,6 +116,11 @@ void AddJudge(CLI::App& app) {
       app.add_subcommand("judge", "time every candidate on this machine, and rate the selector's choices");
   const auto options = std::make_shared<JudgeOptions>();
   command->add_option("--ranks", options->ranks, "numbers of ranks")->delimiter(',')->capture_default_str();
+  command
+      ->add_option("--hosts", options->hosts,
+                   "number of hosts, each with an even share of the ranks: TCP over loopback joins them")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
   command->add_option("--sizes", options->sizes, "bytes of a rank's larger buffer: 8, 64K, 1M")->delimiter(',');
   command
       ->add_option("--repetitions", options->repetitions,

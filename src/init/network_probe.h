@@ -1,0 +1,42 @@
+// Measures what messages between hosts cost, by sending some: an interface's own word about its speed is often wrong, and
+// says nothing of the time that a rank's thread takes for them.
+//
+// Thread-safety: functions without state.
+#pragma once
+
+#include <optional>
+
+#include "net/auth/secret_key.h"
+#include "selection/cost_model/host_machine.h"
+#include "src/init/meeting.h"
+#include "transports/progress/network_kind.h"
+
+namespace tutti::init {
+
+// What one pair of ranks saw, in us, by a message's bytes B on a link of bandwidth w between threads that take m + B c for
+// it, one after the other.
+struct ProbeTimes {
+  double small = 0;         // a short message one way: latency + 2 m
+  double large = 0;         // a long one: latency + 2 m + 2 B c + B / w
+  double small_stream = 0;  // each of many short ones in one direction: m
+  double stream = 0;        // each of many long ones: max(B / w, m + B c)
+  double duplex = 0;        // each of many long ones, both ways at once: max(B / w, 2 m + 2 B c)
+};
+inline constexpr std::size_t kLongProbe = 64 * 1024;  // B
+
+// Solves the equations above. Returns nullopt if a time is missing.
+std::optional<cost_model::NetworkCosts> CostsFrom(const ProbeTimes& times);
+
+// Collective: the costs that all ranks go by. Those that they know; else measured ones; else rank 0's `guess`.
+// `crowding`: see Processors.
+cost_model::NetworkCosts AgreeOnCosts(const Meeting& meeting, const progress::NetworkKind& kind,
+                                      const auth::SecretKey& key, const std::optional<cost_model::NetworkCosts>& known,
+                                      const cost_model::NetworkCosts& guess, double crowding);
+
+// Collective. Ranks of different hosts send to each other in pairs, all at the same time, for some milliseconds. Returns
+// the slowest pair's costs, rounded so that small disturbances change no choice; the same on all ranks. Nullopt if nothing was
+// measured, because a connection broke or the time was out. `key`: of the job.
+std::optional<cost_model::NetworkCosts> ProbeNetwork(const Meeting& meeting, const progress::NetworkKind& kind,
+                                                     const auth::SecretKey& key);
+
+}  // namespace tutti::init
