@@ -55,6 +55,23 @@ void EachWayWritten(const Schedule& schedule, const Operand& write, const What& 
   }
 }
 
+// Whether both steps fill a slot for one rank, the same.
+inline bool FillForSameRank(const Step& first, const Step& second) {
+  constexpr int kNone = -1;
+  const auto reader_of = [](const Step& step) {
+    int reader = kNone;
+    int slots = 0;
+    for (const auto& write : step.writes) {
+      if (!IsSlot(write.kind)) continue;
+      ++slots;
+      if (write.kind == OperandKind::to) reader = write.peer;
+    }
+    return slots == 1 ? reader : kNone;
+  };
+  const int reader = reader_of(first);
+  return reader != kNone && reader == reader_of(second);
+}
+
 // Whether the operand is one of a switch between GPUs.
 constexpr bool IsOfTeam(OperandKind kind) {
   return kind == OperandKind::contribution || kind == OperandKind::sum || kind == OperandKind::multicast;

@@ -124,7 +124,7 @@ CostModel::Path CostModel::StepPath(const StepGraph::Work& work, SlotUse use, co
   const Path crossing{0, 0, 0, 0, 0, work.us_per_byte / costs.protocol_efficiency[w]};
   path.Add(moving.Microseconds(rates, 1) >= crossing.us_per_byte ? moving : crossing, 1);
   if (!has_proxies()) {
-    path.fixed += costs.message_us * work.messages;
+    path.fixed += costs.message_us * (work.messages - work.riding);
     path.us_per_byte += UsPerByte(costs.message_bandwidth) * work.messages;
   }
   return path;

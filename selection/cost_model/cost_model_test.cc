@@ -115,6 +115,26 @@ TEST(CostModel, ProxiesPassOneMessageAfterTheOther) {
   EXPECT_DOUBLE_EQ(all_to_all.Microseconds(Bulk(64, 64)), 4 * 4 * 2) << "four out, four in";
 }
 
+// On hosts there is no proxy. Partners of a recursive all-gather send two blocks in one message.
+TEST(CostModel, ThreadsPayForTheirMessagesAndForTheirBytes) {
+  Costs costs;
+  costs.cores = 1;
+  costs.message_us = 4;
+  costs.message_bandwidth = 1;
+  costs.executor_bandwidth = {{kAnySize, 0}};
+  NodeType type;
+  type.local.assign(1, std::vector<Route>(1));
+  type.outward.assign(1, std::vector<Route>(1, {{}, {0, 0, 0}, true}));
+  type.inward = type.outward;
+  constexpr int kRanks = 4;
+  const Machine machine({type}, std::vector<int>(kRanks, 0), schedule::ArrangeEvenly(kRanks, kRanks), costs);
+  constexpr double kBytesUs = 6 * 0.064;  // three blocks out, three in
+  const CostModel direct = CostModelOf(tuttiAlgorithmDirect, schedule::Collective::all_to_all, machine);
+  EXPECT_DOUBLE_EQ(direct.Microseconds(Bulk(64, 64)), 6 * 4 + kBytesUs);
+  const CostModel recursive = CostModelOf(tuttiAlgorithmRecursive, schedule::Collective::all_gather, machine);
+  EXPECT_DOUBLE_EQ(recursive.Microseconds(Bulk(64, 64)), 4 * 4 + kBytesUs);
+}
+
 TEST(CostModel, ChannelsBeginOneAfterTheOther) {
   Costs costs;
   costs.channel_skew_us = 7;

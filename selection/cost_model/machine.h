@@ -11,7 +11,9 @@
 //     lasts until its bytes are across. On a route over the network the step ends when the slot is filled; the bytes
 //     follow behind the slots before them. Each slot that is sent or received takes a message's time (message_us, and
 //     its bytes at message_bandwidth) of the rank's network proxy, one after the other; where ranks share host threads,
-//     of the rank's own thread, with the step that fills or empties it.
+//     of the rank's own thread, with the step that fills or empties it. Slots that a lane fills for the same rank, one after
+//     the other and without waiting for the network in between, ride in one message: all but the first cost their bytes
+//     alone.
 //   - A sum (schedule.h) crosses the links from all ranks of the team to the switch and the one to its reader, while
 //     the reader's step lasts, which takes the sum route's latency more. A multicast crosses the writer's link and the
 //     links to all ranks. Both get the share Costs::in_switch_efficiency of these links.

@@ -57,6 +57,7 @@ class Builder {
     CountSends();
     CountRings();
     MatchPassages();
+    FindRides();
     Order();
     graph_.lanes = static_cast<int>(lanes_.size());
     graph_.nodes.push_back({0, 0, 0, static_cast<int>(graph_.waits.size())});
@@ -198,6 +199,23 @@ class Builder {
     }
   }
 
+  // Whether the step's slots for other hosts go with those of the step before it (machine.h).
+  void FindRides() {
+    rides_.assign(static_cast<std::size_t>(steps_), false);
+    for (const auto& lane : lanes_) {
+      for (std::size_t s = 1; s < lane.steps->size(); ++s) {
+        const int step = lane.first_step + static_cast<int>(s);
+        const auto from_network = [&](const Source& source) {
+          return source.filled_by != -1 && graph_.ways[source.way].network;
+        };
+        rides_[static_cast<std::size_t>(step)] =
+            std::none_of(sources_.begin() + first_source_[step], sources_.begin() + first_source_[step + 1],
+                         from_network) &&
+            schedule::FillForSameRank((*lane.steps)[s - 1], (*lane.steps)[s]);
+      }
+    }
+  }
+
   // Each lane advances until it waits for a step that is not ordered yet; that step wakes it.
   void Order() {
     number_.assign(static_cast<std::size_t>(steps_), -1);
@@ -296,7 +314,9 @@ class Builder {
     int within_node = 0;  // of the slots written
     const auto write_slot = [&](int peer) {
       ++copying.slot_writes;
-      ++(graph_.ways[WayBetween(RankOf(member), peer)].network ? work.messages : within_node);
+      const bool network = graph_.ways[WayBetween(RankOf(member), peer)].network;
+      ++(network ? work.messages : within_node);
+      if (network && rides_[static_cast<std::size_t>(index)]) ++work.riding;
       if (!one_memory_) Cross(RankOf(member), peer);
     };
     for (const auto& write : step.writes) {
@@ -314,7 +334,9 @@ class Builder {
     }
     for (int s = first_source_[index]; s < first_source_[index + 1]; ++s) {
       const auto& source = sources_[s];
-      if (source.filled_by != -1 && graph_.ways[source.way].network) ++work.messages;
+      if (source.filled_by == -1 || !graph_.ways[source.way].network) continue;
+      ++work.messages;
+      if (rides_[static_cast<std::size_t>(source.filled_by)]) ++work.riding;
     }
     if (one_memory_) CrossMemory(member, index, step);
     for (const auto& [resource, us_per_byte] : crossed_) work.us_per_byte = std::max(work.us_per_byte, us_per_byte);
@@ -420,6 +442,7 @@ class Builder {
   std::vector<Source> sources_;  // those of a step are sources_[first_source_[step] ... first_source_[step + 1])
   std::vector<int> first_source_;
   std::vector<Referred> refers_;                 // by step
+  std::vector<bool> rides_;                      // by step
   std::vector<int> number_;                      // by step: its node, -1: still to come
   std::vector<int> waiting_;                     // by step: the first lane that waits for it
   std::vector<int> next_waiting_;                // by lane: the next one that waits for the same step

@@ -33,7 +33,9 @@ struct StepGraph {
     Operands fetching;       // ProtocolConfig::cma: slots within a node refer to memory where the schedule lets them
     double us_per_byte = 0;  // of the narrowest link that the step itself writes across
     double read_us = 0;      // until the first bytes of a sum come
-    int messages = 0;        // slots that the step fills for other hosts, or empties of theirs
+    // Slots that the step fills for other hosts, or empties of theirs; and those of them that ride in an earlier one's message.
+    int messages = 0;
+    int riding = 0;
     friend bool operator==(const Work&, const Work&) = default;
   };
   struct Node {

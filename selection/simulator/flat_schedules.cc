@@ -125,7 +125,12 @@ class Flattener {
                       static_cast<std::uint32_t>(flat_.steps_.size()),
                       static_cast<std::uint32_t>(lanes[l].steps.size()),
                       0};
-        for (const schedule::Step& step : lanes[l].steps) AddStep(schedule, lane, step);
+        const schedule::Step* before = nullptr;
+        for (const schedule::Step& step : lanes[l].steps) {
+          AddStep(schedule, lane, step);
+          flat_.steps_.back().same_reader = before != nullptr && schedule::FillForSameRank(*before, step);
+          before = &step;
+        }
         flat_.lanes_.push_back(lane);
       }
       for (const schedule::Lane& lane : lanes) {

@@ -31,16 +31,17 @@ NodeClasses EveryNodeItself(int nodes);
 
 struct FlatStep {
   std::int32_t block;
-  std::uint32_t first;  // of its operands: edges that it empties, connections that it fills, ways of sums that it
-                        // reads, (lane, step) pairs
-  std::uint16_t empties = 0;   // slots read
-  std::uint16_t reads = 0;     // the same, a sum's slots as one
+  std::uint32_t first;        // of its operands: edges that it empties, connections that it fills, ways of sums that it
+                              // reads, (lane, step) pairs
+  std::uint16_t empties = 0;  // slots read
+  std::uint16_t reads = 0;    // the same, a sum's slots as one
   std::uint16_t sums = 0;
   std::uint16_t fills = 0;     // slots written; a post counts for each reader
   std::uint16_t memory = 0;    // operands read and written that are no slots
   std::uint16_t writes = 0;    // slots written; a post counts once
   std::uint16_t accesses = 0;  // to the memory, on a machine with one (AccessesOf)
   std::uint8_t afters = 0;
+  bool same_reader = false;  // as the lane's step before: FillForSameRank
 };
 
 struct FlatLane {

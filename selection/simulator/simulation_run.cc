@@ -69,6 +69,7 @@ SimulationRun::SimulationRun(const FlatSchedules& schedules, const SimulationInp
   }
   if (network) {
     waiting_.resize(connections_.size() * depth_);
+    riding_.resize(waiting_.size());
     if (input.machine.costs().cores == 0) proxies_.resize(static_cast<std::size_t>(input.machine.nranks()));
   }
   for (Lane& lane : lanes_) lane.busy = input.machine.costs().cores == 0;  // until it begins
@@ -205,19 +206,27 @@ double SimulationRun::Moving(const FlatStep& step, std::int64_t bytes) const {
           step.memory * cost_model::UsPerByte(rates.memory));
 }
 
-// What the rank's thread needs for the messages of a step.
-Time SimulationRun::Messaging(const FlatStep& step, std::int64_t bytes) const {
-  if (input_.machine.costs().cores == 0) return 0;
-  const auto& connections = schedules_.connections();
-  std::int64_t messages = 0;
+// What the rank's thread needs for the messages of a step that begins.
+Time SimulationRun::Messaging(const FlatStep& step, std::int64_t bytes) {
+  if (waiting_.empty() || input_.machine.costs().cores == 0) return 0;
+  std::int64_t slots = 0, messages = 0;
+  bool waited = false;
   for (const std::uint32_t e : schedules_.Empties(step)) {
-    if (connections[static_cast<std::size_t>(schedules_.edges()[e].connection)].network) ++messages;
+    const auto c = static_cast<std::size_t>(schedules_.edges()[e].connection);
+    if (!schedules_.connections()[c].network) continue;
+    waited = true;
+    ++slots;
+    if (!riding_[c * depth_ + edges_[e].emptied % depth_]) ++messages;
   }
+  const bool rides = step.same_reader && !waited;
   for (const std::uint32_t c : schedules_.Fills(step)) {
-    if (connections[c].network) ++messages;
+    if (!schedules_.connections()[c].network) continue;
+    ++slots;
+    if (!rides) ++messages;
+    riding_[std::size_t{c} * depth_ + connections_[c].filled % depth_] = rides;
   }
   const double per_byte = cost_model::UsPerByte(input_.machine.costs().message_bandwidth);
-  return messages * (message_time_ + FromMicroseconds(static_cast<double>(bytes) * per_byte));
+  return messages * message_time_ + slots * FromMicroseconds(static_cast<double>(bytes) * per_byte);
 }
 
 // REQUIRES: Ready. Local slots start to cross at once, as fast as the executor moves them; the step's own cost follows.

@@ -77,7 +77,7 @@ class SimulationRun {
   void Wake(std::uint32_t lane);
   void Begin(std::uint32_t lane);
   double Moving(const FlatStep& step, std::int64_t bytes) const;
-  Time Messaging(const FlatStep& step, std::int64_t bytes) const;
+  Time Messaging(const FlatStep& step, std::int64_t bytes);
   void EndStep(std::uint32_t lane);
   void StartFlow(std::uint32_t connection, std::int64_t bytes, double peak);
   void EndFlow(std::uint32_t connection);
@@ -110,6 +110,7 @@ class SimulationRun {
   std::vector<Core> cores_;
   std::vector<Time> proxies_;          // by rank: when its proxy is free
   std::vector<std::int64_t> waiting_;  // depth_ for each connection, if there is a network
+  std::vector<bool> riding_;           // likewise: whether the slot rides in an earlier one's message
   std::size_t steps_ = 0;
   Time last_ = 0;
 };
