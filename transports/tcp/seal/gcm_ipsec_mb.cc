@@ -4,7 +4,7 @@
 #include "base/threads/made_once.h"
 #include "transports/tcp/seal/gcm.h"
 
-#if __has_include(<intel-ipsec-mb.h>)
+#if defined(__x86_64__) && __has_include(<intel-ipsec-mb.h>)
 #include <intel-ipsec-mb.h>
 
 namespace tutti::tcp {
@@ -29,7 +29,9 @@ class Functions {
     IMB_MGR* const manager = allocate(0);
     if (manager == nullptr) return;
     choose(manager, nullptr);
-    if (manager->imb_errno != 0) return;
+    // Without these instructions it would only imitate them.
+    constexpr auto kNeeded = IMB_FEATURE_AESNI | IMB_FEATURE_PCLMULQDQ;
+    if (manager->imb_errno != 0 || (manager->features & kNeeded) != kNeeded) return;
     manager_ = manager;
     const unsigned number = version();
     name_ = fmt::format("libIPSec_MB {}.{}.{}", number >> 16, number >> 8 & 0xff, number & 0xff);
