@@ -17,7 +17,7 @@ ProbeTimes TimesOf(double latency, double message, double thread, double link) {
 // Costs lie on a grid.
 void ExpectNear(double actual, double expected) { EXPECT_NEAR(actual / expected, 1, 0.13) << actual; }
 
-TEST(NetworkProbe, FindsTheLinkWhereItIsSlow) {
+TEST(NetworkProbe, FindsALimitedLink) {
   const auto costs = CostsFrom(TimesOf(20, 2, 10, 524));  // 1 Gbit/s
   ASSERT_TRUE(costs);
   ExpectNear(costs->bandwidth, kLongProbe / 524e3);
