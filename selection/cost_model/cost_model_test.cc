@@ -97,16 +97,21 @@ TEST(CostModel, FirstChunksOfAllChannelsShareTheNetwork) {
   }
 }
 
-TEST(CostModel, ProxiesPassOneMessageAfterTheOther) {
-  Costs costs;
-  costs.message_us = 4;
+// Moving data within a node takes no time. `latency`: us of each half of a way between nodes.
+Machine OneRankOnEachNode(int ranks, Costs costs, double latency) {
   costs.executor_bandwidth = {{kAnySize, 0}};
   NodeType type;
   type.local.assign(1, std::vector<Route>(1));
-  type.outward.assign(1, std::vector<Route>(1, {{}, {1, 1, 1}, true}));
+  type.outward.assign(1, std::vector<Route>(1, {{}, {latency, latency, latency}, true}));
   type.inward = type.outward;
+  return {{type}, std::vector<int>(static_cast<std::size_t>(ranks), 0), schedule::ArrangeEvenly(ranks, ranks), costs};
+}
+
+TEST(CostModel, ProxiesPassOneMessageAfterTheOther) {
+  Costs costs;
+  costs.message_us = 4;
   constexpr int kRanks = 5;
-  const Machine machine({type}, std::vector<int>(kRanks, 0), schedule::ArrangeEvenly(kRanks, kRanks), costs);
+  const Machine machine = OneRankOnEachNode(kRanks, costs, 1);
   const CostModel chain = CostModelOf(tuttiAlgorithmRing, schedule::Collective::broadcast, machine);
   EXPECT_DOUBLE_EQ(chain.Microseconds(Bulk(64, 64)), (kRanks - 1) * (2 + 2 * 4)) << "two proxies a hop";
   EXPECT_DOUBLE_EQ(chain.Microseconds(Bulk(640, 64)) - chain.Microseconds(Bulk(64, 64)), 9 * 2 * 4)
@@ -121,13 +126,7 @@ TEST(CostModel, ThreadsPayForTheirMessagesAndForTheirBytes) {
   costs.cores = 1;
   costs.message_us = 4;
   costs.message_bandwidth = 1;
-  costs.executor_bandwidth = {{kAnySize, 0}};
-  NodeType type;
-  type.local.assign(1, std::vector<Route>(1));
-  type.outward.assign(1, std::vector<Route>(1, {{}, {0, 0, 0}, true}));
-  type.inward = type.outward;
-  constexpr int kRanks = 4;
-  const Machine machine({type}, std::vector<int>(kRanks, 0), schedule::ArrangeEvenly(kRanks, kRanks), costs);
+  const Machine machine = OneRankOnEachNode(4, costs, 0);
   constexpr double kBytesUs = 6 * 0.064;  // three blocks out, three in
   const CostModel direct = CostModelOf(tuttiAlgorithmDirect, schedule::Collective::all_to_all, machine);
   EXPECT_DOUBLE_EQ(direct.Microseconds(Bulk(64, 64)), 6 * 4 + kBytesUs);
