@@ -31,7 +31,8 @@ PairExchange ExchangeAt(const RankFolding& fold, int number, int distance) {
 // Between hosts, slots for the same rank ride in one message if nothing is waited for in between.
 constexpr std::size_t kRideTogether = 2;
 
-// Calls send(block) and receive(block) in turn, for so many blocks at a time: twice as many slots a connection are enough.
+// Calls send(block) and receive(block) in turn, for so many blocks at a time. So no rank fills more than twice as many slots
+// before its partner has emptied some.
 template <typename Send, typename Receive>
 void InTurn(const PairExchange& exchange, Send send, Receive receive) {
   const auto& [partner, sent, received] = exchange;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "algorithms/schedule/schedule.h"
 
@@ -70,6 +71,19 @@ inline bool FillForSameRank(const Step& first, const Step& second) {
   };
   const int reader = reader_of(first);
   return reader != kNone && reader == reader_of(second);
+}
+
+// By step of a lane: whether it fills a slot for the rank for which the step before it filled one, and may thus ride in the
+// same message between hosts. Only so many in a row, because the lane must then wait for free slots.
+inline constexpr int kMostTogether = 4;  // the bulk protocol's slots
+inline std::vector<bool> RidingSteps(const std::vector<Step>& steps) {
+  std::vector<bool> riding(steps.size());
+  int together = 1;
+  for (std::size_t s = 1; s < steps.size(); ++s) {
+    riding[s] = together < kMostTogether && FillForSameRank(steps[s - 1], steps[s]);
+    together = riding[s] ? together + 1 : 1;
+  }
+  return riding;
 }
 
 // Whether the operand is one of a switch between GPUs.

@@ -12,8 +12,8 @@
 //     follow behind the slots before them. Each slot that is sent or received takes a message's time (message_us, and
 //     its bytes at message_bandwidth) of the rank's network proxy, one after the other; where ranks share host threads,
 //     of the rank's own thread, with the step that fills or empties it. Slots that a lane fills for the same rank, one after
-//     the other and without waiting for the network in between, ride in one message: all but the first cost their bytes
-//     alone.
+//     the other and without waiting for the network in between, ride in one message, up to four of them: all but the
+//     first cost their bytes alone.
 //   - A sum (schedule.h) crosses the links from all ranks of the team to the switch and the one to its reader, while
 //     the reader's step lasts, which takes the sum route's latency more. A multicast crosses the writer's link and the
 //     links to all ranks. Both get the share Costs::in_switch_efficiency of these links.

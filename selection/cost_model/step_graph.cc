@@ -202,16 +202,16 @@ class Builder {
   // Whether the step's slots for other hosts go with those of the step before it (machine.h).
   void FindRides() {
     rides_.assign(static_cast<std::size_t>(steps_), false);
+    const auto from_network = [&](const Source& source) {
+      return source.filled_by != -1 && graph_.ways[source.way].network;
+    };
     for (const auto& lane : lanes_) {
-      for (std::size_t s = 1; s < lane.steps->size(); ++s) {
+      const auto riding = schedule::RidingSteps(*lane.steps);
+      for (std::size_t s = 0; s < riding.size(); ++s) {
         const int step = lane.first_step + static_cast<int>(s);
-        const auto from_network = [&](const Source& source) {
-          return source.filled_by != -1 && graph_.ways[source.way].network;
-        };
         rides_[static_cast<std::size_t>(step)] =
-            std::none_of(sources_.begin() + first_source_[step], sources_.begin() + first_source_[step + 1],
-                         from_network) &&
-            schedule::FillForSameRank((*lane.steps)[s - 1], (*lane.steps)[s]);
+            riding[s] && std::none_of(sources_.begin() + first_source_[step],
+                                      sources_.begin() + first_source_[step + 1], from_network);
       }
     }
   }

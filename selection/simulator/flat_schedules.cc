@@ -125,11 +125,10 @@ class Flattener {
                       static_cast<std::uint32_t>(flat_.steps_.size()),
                       static_cast<std::uint32_t>(lanes[l].steps.size()),
                       0};
-        const schedule::Step* before = nullptr;
-        for (const schedule::Step& step : lanes[l].steps) {
-          AddStep(schedule, lane, step);
-          flat_.steps_.back().same_reader = before != nullptr && schedule::FillForSameRank(*before, step);
-          before = &step;
+        const auto riding = schedule::RidingSteps(lanes[l].steps);
+        for (std::size_t s = 0; s < riding.size(); ++s) {
+          AddStep(schedule, lane, lanes[l].steps[s]);
+          flat_.steps_.back().may_ride = riding[s];
         }
         flat_.lanes_.push_back(lane);
       }

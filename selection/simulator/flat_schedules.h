@@ -41,7 +41,7 @@ struct FlatStep {
   std::uint16_t writes = 0;    // slots written; a post counts once
   std::uint16_t accesses = 0;  // to the memory, on a machine with one (AccessesOf)
   std::uint8_t afters = 0;
-  bool same_reader = false;  // as the lane's step before: FillForSameRank
+  bool may_ride = false;  // in the message of the step before it: schedule::RidingSteps
 };
 
 struct FlatLane {

@@ -207,8 +207,9 @@ double SimulationRun::Moving(const FlatStep& step, std::int64_t bytes) const {
 }
 
 // What the rank's thread needs for the messages of a step that begins.
-Time SimulationRun::Messaging(const FlatStep& step, std::int64_t bytes) {
+Time SimulationRun::Messaging(const FlatLane& flat, std::uint32_t number, std::uint32_t chunk) {
   if (waiting_.empty() || input_.machine.costs().cores == 0) return 0;
+  const FlatStep& step = schedules_.step(flat, number);
   std::int64_t slots = 0, messages = 0;
   bool waited = false;
   for (const std::uint32_t e : schedules_.Empties(step)) {
@@ -218,15 +219,17 @@ Time SimulationRun::Messaging(const FlatStep& step, std::int64_t bytes) {
     ++slots;
     if (!riding_[c * depth_ + edges_[e].emptied % depth_]) ++messages;
   }
-  const bool rides = step.same_reader && !waited;
+  const bool rides =
+      step.may_ride && !waited && schedules_.ChunkBytes(flat, schedules_.step(flat, number - 1), chunk) >= 0;
   for (const std::uint32_t c : schedules_.Fills(step)) {
     if (!schedules_.connections()[c].network) continue;
     ++slots;
     if (!rides) ++messages;
     riding_[std::size_t{c} * depth_ + connections_[c].filled % depth_] = rides;
   }
+  const auto bytes = static_cast<double>(schedules_.ChunkBytes(flat, step, chunk));
   const double per_byte = cost_model::UsPerByte(input_.machine.costs().message_bandwidth);
-  return messages * message_time_ + slots * FromMicroseconds(static_cast<double>(bytes) * per_byte);
+  return messages * message_time_ + slots * FromMicroseconds(bytes * per_byte);
 }
 
 // REQUIRES: Ready. Local slots start to cross at once, as fast as the executor moves them; the step's own cost follows.
@@ -238,7 +241,7 @@ void SimulationRun::Begin(std::uint32_t number) {
   const double moving = Moving(step, bytes);
   lane.busy = true;
   lane.began = now_;
-  lane.after_crossing = Messaging(step, bytes);
+  lane.after_crossing = Messaging(flat, lane.step, lane.chunk);
   for (const std::uint32_t c : schedules_.Fills(step)) {
     const FlatConnection& connection = schedules_.connections()[c];
     ++connections_[c].filled;

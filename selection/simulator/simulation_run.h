@@ -77,7 +77,7 @@ class SimulationRun {
   void Wake(std::uint32_t lane);
   void Begin(std::uint32_t lane);
   double Moving(const FlatStep& step, std::int64_t bytes) const;
-  Time Messaging(const FlatStep& step, std::int64_t bytes);
+  Time Messaging(const FlatLane& flat, std::uint32_t step, std::uint32_t chunk);
   void EndStep(std::uint32_t lane);
   void StartFlow(std::uint32_t connection, std::int64_t bytes, double peak);
   void EndFlow(std::uint32_t connection);

@@ -7,6 +7,8 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <limits>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -26,9 +28,12 @@ constexpr int kWarmUps = 4;
 constexpr int kMostRounds = 40;
 constexpr int kFewestRounds = 3;
 constexpr std::chrono::milliseconds kLongestProbe{8};
-constexpr int kMessages = 16;  // of a stream
-// Without an answer for so long, nothing is measured.
-constexpr Deadline::Milliseconds kPatience{500};
+// Of a stream: enough to tell its rate from the first message's time, and few where a round trip takes long.
+constexpr int kMessages = 16;
+constexpr int kMessagesOnASlowLink = 4;
+constexpr double kSlowUs = 3'000;
+// Without an answer for so long, nothing is measured. A first address that does not answer takes three seconds.
+constexpr Deadline::Milliseconds kPatience{4'000};
 // Costs are powers of this: a disturbance of a tenth rarely changes them, and with them a choice.
 constexpr double kGrid = 1.25;
 constexpr double kFastest = 100;  // GB/s, of what takes no time that shows
@@ -47,18 +52,23 @@ class Probe final : public progress::NetworkTransportEvents {
  public:
   // Collective over all ranks. `peer`: -1: this rank has none.
   Probe(const Meeting& meeting, const progress::NetworkKind& kind, const auth::SecretKey& key, int peer)
-      : peer_(peer), sent_from_(kLong), landing_(kLong) {
+      : peer_(peer), sent_from_(kLong) {
     const auto peers = peer < 0 ? std::vector<int>() : std::vector<int>{peer};
     transport_ = kind.make(meeting.rank, peers, key, meeting.settings, meeting.all_gather, *this);
-    if (peer >= 0) transport_->Hurry(peer);
+    alive_ = Deadline::After(kPatience);
   }
 
   // Zeros where the connection broke, or the time was out.
   ProbeTimes Measure() {
+    transport_->Hurry(peer_);
+    double fastest = std::numeric_limits<double>::max();
     for (int i = 0; i < kWarmUps; ++i) {
       RoundTrip(kShort);
+      const auto began = Clock::now();
       RoundTrip(kLong);
+      fastest = std::min(fastest, Microseconds(Clock::now() - began));
     }
+    if (fastest > kSlowUs) messages_ = kMessagesOnASlowLink;
     enum Stage { small, large, small_stream, duplex, stream, stages };
     // In turn, so that a disturbance meets all of them. The stream comes last, because a network that limits a rate lets the
     // first bytes after a pause pass.
@@ -72,7 +82,7 @@ class Probe final : public progress::NetworkTransportEvents {
           case small: RoundTrip(kShort); break;
           case large: RoundTrip(kLong); break;
           case small_stream: Stream(kShort, 1); break;
-          case duplex: Stream(kLong, kMessages); break;
+          case duplex: Stream(kLong, messages_); break;
           default: Stream(kLong, 1);
         }
         rounds[stage].push_back(Microseconds(Clock::now() - began));
@@ -82,7 +92,7 @@ class Probe final : public progress::NetworkTransportEvents {
     times.small = Usual(rounds[small]) / 2;
     times.large = Usual(rounds[large]) / 2;
     // Of a stream's time, the first message's way and the last one's way back are known.
-    const auto of_each = [](double all, double way) { return std::max(0.0, all - 2 * way) / (kMessages - 1); };
+    const auto of_each = [&](double all, double way) { return std::max(0.0, all - 2 * way) / (messages_ - 1); };
     times.small_stream = of_each(Usual(rounds[small_stream]), times.small);
     times.stream = of_each(Usual(rounds[stream]), times.large);
     times.duplex = of_each(Usual(rounds[duplex]), times.large);
@@ -94,6 +104,7 @@ class Probe final : public progress::NetworkTransportEvents {
   }
 
   void Serve() {
+    transport_->Connect(peer_);
     while (!ended_ && Work()) {
     }
   }
@@ -102,10 +113,20 @@ class Probe final : public progress::NetworkTransportEvents {
   enum class Request : std::uint32_t { echo, take, end, reply };
 
   void Connected(int /*peer*/) override {}
+  // Several connections may bring messages at the same time.
   std::byte* Landing(int /*peer*/, const progress::SlotMessage& message) override {
-    return message.bytes <= landing_.size() ? landing_.data() : nullptr;
+    if (message.bytes > kLong || arriving_.contains(message.number)) return nullptr;
+    auto& buffer = arriving_[message.number];
+    if (!free_.empty()) {
+      buffer = std::move(free_.back());
+      free_.pop_back();
+    }
+    buffer.resize(kLong);
+    return buffer.data();
   }
   void Landed(int /*peer*/, const progress::SlotMessage& message) override {
+    auto arrived = arriving_.extract(message.number);
+    free_.push_back(std::move(arrived.mapped()));
     alive_ = Deadline::After(kPatience);
     switch (static_cast<Request>(message.tag)) {
       case Request::echo: echoes_.push_back(message.bytes); break;
@@ -146,7 +167,7 @@ class Probe final : public progress::NetworkTransportEvents {
   // The last `echoed` messages come back.
   void Stream(std::uint32_t bytes, int echoed) {
     const int before = replies_;
-    for (int i = 0; i < kMessages; ++i) Send(i < kMessages - echoed ? Request::take : Request::echo, bytes);
+    for (int i = 0; i < messages_; ++i) Send(i < messages_ - echoed ? Request::take : Request::echo, bytes);
     AwaitReplies(before + echoed);
   }
 
@@ -164,14 +185,17 @@ class Probe final : public progress::NetworkTransportEvents {
   }
 
   int peer_;
-  std::vector<std::byte> sent_from_, landing_;
+  int messages_ = kMessages;
+  std::vector<std::byte> sent_from_;
+  std::map<std::uint32_t, std::vector<std::byte>> arriving_;  // by number
+  std::vector<std::vector<std::byte>> free_;
   std::unique_ptr<progress::NetworkTransport> transport_;
   std::vector<std::uint32_t> echoes_;  // to send: their bytes
   std::uint32_t sent_ = 0;
   int replies_ = 0;
   bool ended_ = false;
   bool failed_ = false;
-  Deadline alive_ = Deadline::After(kPatience);
+  Deadline alive_ = Deadline::Never();
 };
 
 // Pairs of ranks, each the lowest one of its host. Hosts that are one machine's would disturb each other, so one host of each
@@ -248,9 +272,10 @@ cost_model::NetworkCosts AgreeOnCosts(const Meeting& meeting, const progress::Ne
   struct Belief {
     bool knows;
     bool told;  // how fast the link is, by the user
+    double crowding;
     cost_model::NetworkCosts known, guess;
   };
-  const Belief mine{known.has_value(), meeting.settings.socket_speed != 0, known.value_or(guess), guess};
+  const Belief mine{known.has_value(), meeting.settings.socket_speed != 0, crowding, known.value_or(guess), guess};
   const auto beliefs = GatherValues(meeting.all_gather, mine);
   const auto& first = beliefs.front();
   if (std::ranges::all_of(beliefs, &Belief::knows)) return first.known;
@@ -261,8 +286,8 @@ cost_model::NetworkCosts AgreeOnCosts(const Meeting& meeting, const progress::Ne
   auto costs = first.guess;
   if (measured) {
     costs = *measured;
-    costs.message_us *= crowding;
-    costs.message_bandwidth /= crowding;
+    costs.message_us *= first.crowding;
+    costs.message_bandwidth /= first.crowding;
   }
   if (first.told) costs.bandwidth = first.guess.bandwidth;
   return costs;
@@ -296,7 +321,7 @@ std::optional<cost_model::NetworkCosts> ProbeNetwork(const Meeting& meeting, con
   if (meeting.rank == 0) {
     const double ms = Microseconds(Clock::now() - begin) / 1e3;
     Log(Subject::init, "between hosts, measured in {:.1f} ms: {}", ms,
-        slowest ? Describe(*slowest) : "nothing, because a connection broke");
+        slowest ? Describe(*slowest) : "nothing: no answer came in time, or a connection broke");
   }
   return slowest;
 }

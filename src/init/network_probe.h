@@ -28,7 +28,7 @@ inline constexpr std::size_t kLongProbe = 64 * 1024;  // B
 std::optional<cost_model::NetworkCosts> CostsFrom(const ProbeTimes& times);
 
 // Collective: the costs that all ranks go by. Those that they know; else measured ones; else rank 0's `guess`.
-// `crowding`: see Processors.
+// `crowding`: see Processors; rank 0's counts.
 cost_model::NetworkCosts AgreeOnCosts(const Meeting& meeting, const progress::NetworkKind& kind,
                                       const auth::SecretKey& key, const std::optional<cost_model::NetworkCosts>& known,
                                       const cost_model::NetworkCosts& guess, double crowding);

@@ -88,7 +88,7 @@ class IpsecMb final : public Gcm {
   }
 
   const IMB_MGR& manager_;
-  gcm_key_data key_;
+  alignas(64) gcm_key_data key_;  // the library's header says so on some systems only
 };
 
 }  // namespace
