@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "algorithms/schedule/protocol_config.h"
 #include "algorithms/schedule/schedule.h"
 
 namespace tutti::schedule {
@@ -75,7 +76,7 @@ inline bool FillForSameRank(const Step& first, const Step& second) {
 
 // By step of a lane: whether it fills a slot for the rank for which the step before it filled one, and may thus ride in the
 // same message between hosts. Only so many in a row, because the lane must then wait for free slots.
-inline constexpr int kMostTogether = 4;  // the bulk protocol's slots
+inline constexpr int kMostTogether = SlotDepth(ring::Protocol::bulk);  // the fewest
 inline std::vector<bool> RidingSteps(const std::vector<Step>& steps) {
   std::vector<bool> riding(steps.size());
   int together = 1;

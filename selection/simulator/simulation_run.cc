@@ -206,7 +206,7 @@ double SimulationRun::Moving(const FlatStep& step, std::int64_t bytes) const {
           step.memory * cost_model::UsPerByte(rates.memory));
 }
 
-// What the rank's thread needs for the messages of a step that begins.
+// Returns how long the messages of a step that begins take the rank's thread.
 Time SimulationRun::Messaging(const FlatLane& flat, std::uint32_t number, std::uint32_t chunk) {
   if (waiting_.empty() || input_.machine.costs().cores == 0) return 0;
   const FlatStep& step = schedules_.step(flat, number);

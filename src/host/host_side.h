@@ -49,7 +49,7 @@ class HostSide {
   ring::ControlBlock& control() const { return control(rank()); }
   // Null if all ranks are on one host.
   progress::NetworkEngine* network() const { return network_.engine.get(); }
-  // What messages between hosts cost, the same on all ranks; null if all are on one host.
+  // The costs of messages between hosts, the same on all ranks; null if all are on one host.
   const std::optional<cost_model::NetworkCosts>& network_costs() const { return network_.costs; }
   tuttiTransport_t transport() const { return network_.transport(); }
   HostWindows& windows() { return windows_; }

@@ -39,8 +39,8 @@ const progress::NetworkKind& CandidateOf(const Settings& settings) {
 cost_model::NetworkCosts CostsOf(const progress::NetworkKind& kind, double bandwidth, const Settings& settings,
                                  double crowding) {
   if (kind.rdma) return cost_model::RdmaNetworkCosts(bandwidth);
-  // A plug-in knows its device's speed. What a message costs is assumed to be as for TCP. UCX does not report what it
-  // has found; assumes at least TCP.
+  // A plug-in knows its device's speed, but not what a message costs: that is priced as for TCP. UCX does not report what it
+  // has found; this assumes at least TCP.
   const tcp::TcpInterfaces tcp = tcp::DescribeTcp(settings);
   auto costs = cost_model::DefaultNetworkCosts(bandwidth > 0 ? bandwidth : tcp.bandwidth, tcp.by_processor, crowding);
   if (kind.transport != tuttiTransportTcp) costs.message_bandwidth = 0;  // devices may move the bytes

@@ -22,13 +22,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kShort = 8;
-constexpr std::uint32_t kLong = kLongProbe;
 constexpr int kWarmUps = 4;
 // It ends after so many rounds, or after so long on a slow network, but not before a few.
 constexpr int kMostRounds = 40;
 constexpr int kFewestRounds = 3;
 constexpr std::chrono::milliseconds kLongestProbe{8};
-// Of a stream: enough to tell its rate from the first message's time, and few where a round trip takes long.
+// A stream has so many messages that its rate shows beside the first one's time; fewer where a round trip takes long.
 constexpr int kMessages = 16;
 constexpr int kMessagesOnASlowLink = 4;
 constexpr double kSlowUs = 3'000;
@@ -52,7 +51,7 @@ class Probe final : public progress::NetworkTransportEvents {
  public:
   // Collective over all ranks. `peer`: -1: this rank has none.
   Probe(const Meeting& meeting, const progress::NetworkKind& kind, const auth::SecretKey& key, int peer)
-      : peer_(peer), sent_from_(kLong) {
+      : peer_(peer), sent_from_(kLongProbe) {
     const auto peers = peer < 0 ? std::vector<int>() : std::vector<int>{peer};
     transport_ = kind.make(meeting.rank, peers, key, meeting.settings, meeting.all_gather, *this);
     alive_ = Deadline::After(kPatience);
@@ -65,7 +64,7 @@ class Probe final : public progress::NetworkTransportEvents {
     for (int i = 0; i < kWarmUps; ++i) {
       RoundTrip(kShort);
       const auto began = Clock::now();
-      RoundTrip(kLong);
+      RoundTrip(kLongProbe);
       fastest = std::min(fastest, Microseconds(Clock::now() - began));
     }
     if (fastest > kSlowUs) messages_ = kMessagesOnASlowLink;
@@ -80,10 +79,10 @@ class Probe final : public progress::NetworkTransportEvents {
         const auto began = Clock::now();
         switch (stage) {
           case small: RoundTrip(kShort); break;
-          case large: RoundTrip(kLong); break;
+          case large: RoundTrip(kLongProbe); break;
           case small_stream: Stream(kShort, 1); break;
-          case duplex: Stream(kLong, messages_); break;
-          default: Stream(kLong, 1);
+          case duplex: Stream(kLongProbe, messages_); break;
+          default: Stream(kLongProbe, 1);
         }
         rounds[stage].push_back(Microseconds(Clock::now() - began));
       }
@@ -115,13 +114,13 @@ class Probe final : public progress::NetworkTransportEvents {
   void Connected(int /*peer*/) override {}
   // Several connections may bring messages at the same time.
   std::byte* Landing(int /*peer*/, const progress::SlotMessage& message) override {
-    if (message.bytes > kLong || arriving_.contains(message.number)) return nullptr;
+    if (message.bytes > kLongProbe || arriving_.contains(message.number)) return nullptr;
     auto& buffer = arriving_[message.number];
     if (!free_.empty()) {
       buffer = std::move(free_.back());
       free_.pop_back();
     }
-    buffer.resize(kLong);
+    buffer.resize(kLongProbe);
     return buffer.data();
   }
   void Landed(int /*peer*/, const progress::SlotMessage& message) override {
@@ -207,12 +206,10 @@ struct Part {
 Part PartOf(const Meeting& meeting) {
   const auto& hosts = meeting.hosts;
   const auto lowest_of_each = [&](const std::vector<int>& places) {
-    std::vector<int> ranks, seen;
+    std::vector<int> ranks;
     for (int r = 0; r < meeting.nranks(); ++r) {
-      const int place = places[static_cast<std::size_t>(r)];
-      if (std::ranges::find(seen, place) != seen.end()) continue;
-      seen.push_back(place);
-      ranks.push_back(r);
+      const auto own = places.begin() + r;
+      if (std::find(places.begin(), own, *own) == own) ranks.push_back(r);
     }
     return ranks;
   };
@@ -266,33 +263,10 @@ std::optional<cost_model::NetworkCosts> CostsFrom(const ProbeTimes& times) {
   return costs;
 }
 
-cost_model::NetworkCosts AgreeOnCosts(const Meeting& meeting, const progress::NetworkKind& kind,
-                                      const auth::SecretKey& key, const std::optional<cost_model::NetworkCosts>& known,
-                                      const cost_model::NetworkCosts& guess, double crowding) {
-  struct Belief {
-    bool knows;
-    bool told;  // how fast the link is, by the user
-    double crowding;
-    cost_model::NetworkCosts known, guess;
-  };
-  const Belief mine{known.has_value(), meeting.settings.socket_speed != 0, crowding, known.value_or(guess), guess};
-  const auto beliefs = GatherValues(meeting.all_gather, mine);
-  const auto& first = beliefs.front();
-  if (std::ranges::all_of(beliefs, &Belief::knows)) return first.known;
-  // RDMA devices keep their word, and take the threads little time. What UCX and plug-ins use is theirs to know.
-  const auto measured = kind.transport != tuttiTransportTcp || !meeting.settings.measure
-                            ? std::nullopt
-                            : ProbeNetwork(meeting, kind, key);
-  auto costs = first.guess;
-  if (measured) {
-    costs = *measured;
-    costs.message_us *= first.crowding;
-    costs.message_bandwidth /= first.crowding;
-  }
-  if (first.told) costs.bandwidth = first.guess.bandwidth;
-  return costs;
-}
+namespace {
 
+// Collective. Pairs of ranks of different hosts send to each other, all at the same time. Returns the slowest pair's costs, the
+// same on all ranks; nullopt if nothing was measured.
 std::optional<cost_model::NetworkCosts> ProbeNetwork(const Meeting& meeting, const progress::NetworkKind& kind,
                                                      const auth::SecretKey& key) {
   const auto begin = Clock::now();
@@ -324,6 +298,35 @@ std::optional<cost_model::NetworkCosts> ProbeNetwork(const Meeting& meeting, con
         slowest ? Describe(*slowest) : "nothing: no answer came in time, or a connection broke");
   }
   return slowest;
+}
+
+}  // namespace
+
+cost_model::NetworkCosts AgreeOnCosts(const Meeting& meeting, const progress::NetworkKind& kind,
+                                      const auth::SecretKey& key, const std::optional<cost_model::NetworkCosts>& known,
+                                      const cost_model::NetworkCosts& guess, double crowding) {
+  struct Belief {
+    bool knows;
+    bool told;  // how fast the link is, by the user
+    double crowding;
+    cost_model::NetworkCosts known, guess;
+  };
+  const Belief mine{known.has_value(), meeting.settings.socket_speed != 0, crowding, known.value_or(guess), guess};
+  const auto beliefs = GatherValues(meeting.all_gather, mine);
+  const auto& first = beliefs.front();
+  if (std::ranges::all_of(beliefs, &Belief::knows)) return first.known;
+  // RDMA devices keep their word, and take the threads little time. What UCX and plug-ins use is theirs to know.
+  const auto measured = kind.transport != tuttiTransportTcp || !meeting.settings.measure
+                            ? std::nullopt
+                            : ProbeNetwork(meeting, kind, key);
+  auto costs = first.guess;
+  if (measured) {
+    costs = *measured;
+    costs.message_us *= first.crowding;
+    costs.message_bandwidth /= first.crowding;
+  }
+  if (first.told) costs.bandwidth = first.guess.bandwidth;
+  return costs;
 }
 
 }  // namespace tutti::init

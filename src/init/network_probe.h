@@ -4,6 +4,7 @@
 // Thread-safety: functions without state.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "net/auth/secret_key.h"
@@ -22,21 +23,16 @@ struct ProbeTimes {
   double stream = 0;        // each of many long ones: max(B / w, m + B c)
   double duplex = 0;        // each of many long ones, both ways at once: max(B / w, 2 m + 2 B c)
 };
-inline constexpr std::size_t kLongProbe = 64 * 1024;  // B
+inline constexpr std::uint32_t kLongProbe = 64 * 1024;  // B
 
 // Solves the equations above. Returns nullopt if a time is missing.
 std::optional<cost_model::NetworkCosts> CostsFrom(const ProbeTimes& times);
 
-// Collective: the costs that all ranks go by. Those that they know; else measured ones; else rank 0's `guess`.
-// `crowding`: see Processors; rank 0's counts.
+// Collective. Returns the costs that all ranks go by: those that they all know; else, over TCP, measured ones, rounded so that a
+// small disturbance rarely changes a choice; else rank 0's `guess`, also where a connection breaks or no answer comes for some
+// seconds. `key`: of the job. `crowding`: see Processors; rank 0's counts.
 cost_model::NetworkCosts AgreeOnCosts(const Meeting& meeting, const progress::NetworkKind& kind,
                                       const auth::SecretKey& key, const std::optional<cost_model::NetworkCosts>& known,
                                       const cost_model::NetworkCosts& guess, double crowding);
-
-// Collective. Ranks of different hosts send to each other in pairs, all at the same time, for some milliseconds. Returns
-// the slowest pair's costs, rounded so that small disturbances change no choice; the same on all ranks. Nullopt if nothing was
-// measured, because a connection broke or the time was out. `key`: of the job.
-std::optional<cost_model::NetworkCosts> ProbeNetwork(const Meeting& meeting, const progress::NetworkKind& kind,
-                                                     const auth::SecretKey& key);
 
 }  // namespace tutti::init

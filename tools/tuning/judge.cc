@@ -3,12 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <thread>
 
 #include "base/error.h"
-#include "base/usage_error.h"
 #include "base/report/sizes.h"
+#include "base/usage_error.h"
 #include "bench/report/statistics.h"
 #include "selection/tuner/calibration.h"
 #include "selection/tuner/explain.h"
