@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/numbers/datatype.h"
 #include "base/numbers/rounding.h"
+#include "transports/progress/network_peer.h"
 
 namespace tutti::host {
 namespace {
@@ -62,7 +63,11 @@ BoundOperand Plan::BindOperand(const schedule::Operand& operand, bool written, i
   if (operand.kind == schedule::OperandKind::to || operand.kind == schedule::OperandKind::from) {
     bound.peer = operand.peer;
     bound.by_network = !fabric.is_local(operand.peer);
-    if (bound.by_network) network_peers_.push_back(operand.peer);
+    if (bound.by_network) {
+      network_peers_.push_back(operand.peer);
+      bound.connection =
+          static_cast<std::uint16_t>(progress::ConnectionOf(fabric_channel + operand.connection, config_.protocol));
+    }
   }
   switch (operand.kind) {
     case schedule::OperandKind::input:
@@ -133,7 +138,11 @@ void Plan::Bind(const schedule::Channel& channel, int index, shm::Fabric& fabric
         }
       }
       for (const auto& read : bound.reads) {
-        if (!read.is_slot) footprint_ += bytes;
+        if (read.is_slot) continue;
+        footprint_ += bytes;
+        if (read.kind != schedule::OperandKind::input) continue;
+        reads_input_.begin = std::min(reads_input_.begin, read.offset);
+        reads_input_.end = std::max(reads_input_.end, read.offset + bytes);
       }
       bound.uses_slots =
           bound.fills || std::ranges::any_of(bound.reads, [](const BoundOperand& read) { return read.is_slot; });
@@ -142,6 +151,7 @@ void Plan::Bind(const schedule::Channel& channel, int index, shm::Fabric& fabric
     }
     bound_channel.lanes.push_back(std::move(bound_lane));
   }
+  FindLandings(bound_channel);
   channels_.push_back(std::move(bound_channel));
 }
 

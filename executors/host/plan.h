@@ -4,6 +4,7 @@
 // Thread-safety: immutable after construction, except the ring ends it points to, which the thread that runs it owns.
 #pragma once
 
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct BoundOperand {
   bool is_slot = false;
   int peer = -1;                    // of a connection's slot
   bool by_network = false;          // the slot crosses hosts
+  std::uint16_t connection = 0;     // of a slot that crosses hosts: progress::ConnectionOf
   ring::FillEnd* fill = nullptr;    // written slots
   ring::EmptyEnd* empty = nullptr;  // read slots
   std::size_t offset = 0;           // memory: bytes from the start of input, output or scratch, channel share included
@@ -38,6 +40,10 @@ struct BoundStep {
   // Memory whose content equals what the step puts into its slots, if a slot may refer to it instead: the only source
   // of a copy, or a block that the step itself writes.
   const BoundOperand* referable = nullptr;
+  // Memory to which the step copies the slot that it reads, if the network may bring the data there itself; else null.
+  const BoundOperand* lands = nullptr;
+  // No other step of the channel reads or writes that part of the output, so the data may come before this step's turn.
+  bool lands_early = false;
 };
 
 struct BoundLane {
@@ -77,9 +83,15 @@ class Plan {
   std::size_t fetch_bytes() const { return fetch_bytes_; }
   // Bytes of input read and output written by this rank; decides whether stores bypass the caches.
   std::size_t footprint() const { return footprint_; }
+  // The part of the input that this rank reads: from `begin` to `end`.
+  struct Range {
+    std::size_t begin = std::numeric_limits<std::size_t>::max(), end = 0;
+  };
+  const Range& reads_input() const { return reads_input_; }
 
  private:
   bool IsOnePass() const;
+  void FindLandings(BoundChannel& channel) const;
   void Bind(const schedule::Channel& channel, int index, shm::Fabric& fabric, int fabric_channel);
   BoundOperand BindOperand(const schedule::Operand& operand, bool written, int channel, shm::Fabric& fabric,
                            int fabric_channel);
@@ -98,6 +110,7 @@ class Plan {
   std::vector<int> network_peers_;
   std::size_t fetch_bytes_ = 0;
   std::size_t footprint_ = 0;
+  Range reads_input_;
 };
 
 }  // namespace tutti::host

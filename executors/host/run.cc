@@ -44,6 +44,7 @@ void Run::Restart() {
     state.done = false;
     state.streamed = false;
     state.referred = false;
+    state.expects = false;
   }
 }
 
@@ -115,7 +116,7 @@ inline Run::Progress Run::AdvanceLane(ChannelState& state, const BoundChannel& c
   while (lane.chunk < bound.chunks) {
     const auto& step = bound.steps[lane.step];
     if (lane.chunk < step.length) {
-      const auto outcome = TryStep(state, channel, lane, step);
+      const auto outcome = TryStep(state, channel, lane, bound, step);
       if (outcome == Outcome::faulted) return Progress::faulted;
       if (outcome == Outcome::blocked) break;
     }
@@ -162,9 +163,10 @@ inline std::byte* Run::Memory(ChannelState& state, const BoundOperand& operand, 
   }
 }
 
-// Finds where a slot's data can be read. Data in another process is fetched to `fetch_to`. False: it could not be.
+// Finds where a slot's data can be read. Data in another process is fetched to `fetch_to`, and that of another host may have
+// landed at `landing`. False: it could not be found.
 inline bool Run::Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
-                        const std::byte*& source, std::byte* fetch_to) {
+                        const std::byte*& source, std::byte* fetch_to, const std::byte* landing) {
   if (!operand.is_slot) {
     source = Memory(state, operand, done);
     return true;
@@ -175,7 +177,7 @@ inline bool Run::Source(ChannelState& state, const BoundOperand& operand, std::s
     return false;
   }
   if (content.kind != ring::SlotKind::value) {
-    return SourceElsewhere(state, operand, content.kind, bytes, source, fetch_to);
+    return SourceElsewhere(state, operand, content.kind, bytes, source, fetch_to, landing);
   }
   state.traffic.received[Traffic::IndexOf(operand, ring::SlotKind::value)] += bytes;
   source = operand.empty->Data(bytes);
@@ -192,13 +194,14 @@ inline void Run::Publish(ChannelState& state, const BoundOperand& write, ring::S
 }
 
 inline Run::Outcome Run::TryStep(ChannelState& state, const BoundChannel& channel, LaneState& lane,
-                                 const BoundStep& step) {
+                                 const BoundLane& bound, const BoundStep& step) {
   for (const auto& after : step.after) {
     const auto& other = state.lanes[static_cast<std::size_t>(after.lane)];
     // A finished lane satisfies every wait for it, even for chunks beyond its own.
     if (other.chunk >= channel.lanes[static_cast<std::size_t>(after.lane)].chunks) continue;
     if (other.chunk < lane.chunk || (other.chunk == lane.chunk && other.step <= after.step)) return Outcome::blocked;
   }
+  if (step.lands != nullptr && launch_.receive_in_place) ExpectSlots(state, lane, bound);
   if (const auto outcome = Ready(state, lane, step); outcome != Outcome::done) return outcome;
   const std::size_t chunk_bytes = plan_.config().chunk_bytes;
   const auto begin = ring::ChunkBegin(lane.chunk, chunk_bytes);
@@ -222,8 +225,14 @@ const RemoteAccess* Run::ReferenceFor(const BoundStep& step, std::size_t bytes, 
 // that an honest rank makes are accepted: a pointer where all ranks share a process, else the peer's windows or, where
 // the system permits it, the peer's memory.
 bool Run::SourceElsewhere(ChannelState& state, const BoundOperand& operand, ring::SlotKind kind, std::size_t bytes,
-                          const std::byte*& source, std::byte* fetch_to) {
+                          const std::byte*& source, std::byte* fetch_to, const std::byte* landing) {
   const int peer = operand.empty->peer();
+  if (operand.by_network && kind == ring::SlotKind::pointer && landing != nullptr &&
+      operand.empty->Reference().address == reinterpret_cast<std::uint64_t>(landing)) {
+    state.traffic.received[Traffic::kByNetwork] += bytes;
+    source = landing;
+    return true;
+  }
   source = operand.empty->Data();
   state.borrows = true;
   if (bytes == 0) return true;  // no bytes, so the reference does not matter
@@ -280,6 +289,7 @@ Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_
     move.destinations[move.destination_count++] = Memory(state, write, done);
   }
 
+  const std::byte* const landing = step.lands != nullptr ? Memory(state, *step.lands, done) : nullptr;
   for (const auto& read : step.reads) {
     const std::byte* source = nullptr;
     // A single source is fetched straight to its destination, if that is one piece. Null: it cannot be fetched.
@@ -288,7 +298,7 @@ Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_
                                                                           plan_.config().chunk_bytes
                            : move.destination_count > 0 && !strided ? static_cast<std::byte*>(move.destinations[0])
                                                                     : nullptr;
-    if (!Source(state, read, done, bytes, source, fetch_to)) return Outcome::faulted;
+    if (!Source(state, read, done, bytes, source, fetch_to, landing)) return Outcome::faulted;
     strided = strided || StridedOf(read) != nullptr;
     if (launch_.scaled && read.scaled) move.scaled |= std::uint64_t{1} << move.source_count;
     move.sources[move.source_count++] = source;
@@ -364,15 +374,15 @@ void Run::MoveBytes(const Move& move, std::size_t bytes) const {
 
 void Run::Recall() {
   if (passes_) return;  // its slots carry their data
-  bool referred = false;
+  bool lent = false;
   for (std::size_t c = 0; c < states_.size(); ++c) {
+    lent = lent || states_[c].referred || states_[c].expects;
     if (!states_[c].referred) continue;
-    referred = true;
     for (const auto& lane : plan_.channels()[c].lanes) {
       for (auto* fill : lane.fills) fill->Recall();
     }
   }
-  if (network_ != nullptr && referred) network_->Recall();
+  if (network_ != nullptr && lent) network_->Recall();
 }
 
 // Whether the slots that this rank filled are drained: all, or those that the network takes.

@@ -50,6 +50,8 @@ struct Launch {
   RemoteAccess output_access;
   // Slots to ranks of other hosts may be sent from where the data lies.
   bool send_in_place = false;
+  // Slots from ranks of other hosts may land where the call wants the data.
+  bool receive_in_place = false;
 };
 
 class Run {
@@ -83,9 +85,9 @@ class Run {
   // The sum over all calls so far.
   Traffic traffic(std::size_t channel) const;
   const Plan& plan() const { return plan_; }
-  // Takes back the memory that slots refer to: afterwards no rank takes data from there for this call's. REQUIRES: the call
-  // has failed and the communicator with it, so that a rank which still wants the data finds out why; no thread advances
-  // the run.
+  // Takes back the memory that slots refer to or land in: afterwards no rank takes data from there for this call's, and none
+  // arrives. REQUIRES: the call has failed and the communicator with it, so that a rank which still wants the data finds out
+  // why; no thread advances the run.
   void Recall();
   // Ranks that every `stride`-th channel from `first` on waits for now: for their data, or for them to take what was
   // sent. REQUIRES: no other thread advances these channels.
@@ -108,6 +110,7 @@ class Run {
     bool done = false;
     bool streamed = false;  // since the last fence
     bool referred = false;  // some slot refers to this rank's memory
+    bool expects = false;   // some slot of another host may land there
     bool borrows = false;   // the step in hand reads memory that a slot refers to
     Fault fault;
     Traffic traffic;
@@ -118,7 +121,10 @@ class Run {
   Progress AdvanceChannel(ChannelState& state, const BoundChannel& bound);
   Progress AdvanceLane(ChannelState& state, const BoundChannel& channel, LaneState& lane, const BoundLane& bound);
   Outcome Ready(ChannelState& state, LaneState& lane, const BoundStep& step);
-  Outcome TryStep(ChannelState& state, const BoundChannel& channel, LaneState& lane, const BoundStep& step);
+  void ExpectSlots(ChannelState& state, const LaneState& lane, const BoundLane& bound);
+  bool MayLand(const BoundStep& step, std::size_t bytes, bool early) const;
+  Outcome TryStep(ChannelState& state, const BoundChannel& channel, LaneState& lane, const BoundLane& bound,
+                  const BoundStep& step);
   // A step's sources, destinations and arithmetic.
   struct Move {
     std::array<const void*, host_kernels::kMaxReduceSources> sources;
@@ -147,9 +153,9 @@ class Run {
   Outcome Execute(ChannelState& state, const BoundStep& step, std::size_t done, std::size_t bytes);
   void Publish(ChannelState& state, const BoundOperand& write, ring::SlotKind kind, std::size_t bytes);
   bool Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
-              const std::byte*& source, std::byte* fetch_to);
+              const std::byte*& source, std::byte* fetch_to, const std::byte* landing);
   bool SourceElsewhere(ChannelState& state, const BoundOperand& operand, ring::SlotKind kind, std::size_t bytes,
-                       const std::byte*& source, std::byte* fetch_to);
+                       const std::byte*& source, std::byte* fetch_to, const std::byte* landing);
   std::byte* Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const;
   const RemoteAccess* ReferenceFor(const BoundStep& step, std::size_t bytes, const RemoteAccess& input,
                                    const RemoteAccess& output) const;

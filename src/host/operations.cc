@@ -143,6 +143,7 @@ void Operations::BindBuffers(const Active& active, host::Launch& launch) {
     if (!tensors->output.dense()) launch.output_strided = &tensors->output;
   }
   if (!parts_.settings.zero_copy) return;
+  launch.receive_in_place = true;
   // Data fetched from other processes needs a dense destination.
   const bool cma = plan.plan.config().cma && operation.tensors == nullptr;
   const auto reach = [&](const void* buffer, std::size_t bytes) { return RemoteAccessOf(buffer, bytes, cma); };

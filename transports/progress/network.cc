@@ -76,6 +76,12 @@ bool NetworkEngine::Push() {
   return moved;
 }
 
+bool NetworkEngine::Expect(int peer, const SlotMessage& slot, std::byte* destination) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock) Peer(peer).Expect(slot, destination);
+  return lock.owns_lock();
+}
+
 void NetworkEngine::RingBells(int but) {
   for (std::size_t i = 0; i < bells_.size(); ++i) {
     auto& bell = bells_[i];

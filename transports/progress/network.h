@@ -53,6 +53,10 @@ class NetworkEngine final : private NetworkTransportEvents {
   // The half of Progress() that peers may wait for: sends filled slots, and credits for emptied ones. Waits for another
   // thread that is at work here, because the caller will not come back.
   bool Push();
+  // The slot will be read by a call that wants its data at `destination`: data that come afterwards arrive there, where the
+  // transport can, and the slot then refers to them (SlotKind::pointer). The memory is the network's until the slot has
+  // landed, or Recall(). False: another thread is at work here, and nothing was noted.
+  bool Expect(int peer, const SlotMessage& slot, std::byte* destination);
   // Announces this rank's operations to peers. Called by threads that wait long.
   void Announce();
   // Looks for peers that have stopped answering. Called likewise.
@@ -81,8 +85,8 @@ class NetworkEngine final : private NetworkTransportEvents {
   // to 5 ranks, and 2 log2(n) of n, so that simultaneous failures of many ranks cause no flood.
   // `stopped`: this rank wants it (ring::RankState).
   void TellFailure(tuttiResult_t code, const std::string& text, bool stopped);
-  // Takes back the memory that this rank's slots refer to: when this returns, the network reads none of it, and a
-  // connection that still needs some is abandoned. REQUIRES: the communicator has failed.
+  // Takes back the memory that this rank's slots refer to, or that expected ones go to: when this returns, the network uses
+  // none of it, and a connection that still needs some is abandoned. REQUIRES: the communicator has failed.
   void Recall();
   // Tells them that this rank has left, and ensures that everything sent or filled before arrives.
   void Leave();
@@ -90,6 +94,9 @@ class NetworkEngine final : private NetworkTransportEvents {
  private:
   void Connected(int peer) override { Activate(Peer(peer)); }
   std::byte* Landing(int peer, const SlotMessage& message) override { return Peer(peer).Landing(message); }
+  std::byte* LandingInPlace(int peer, const SlotMessage& message) override {
+    return Peer(peer).LandingInPlace(message);
+  }
   void Landed(int peer, const SlotMessage& message) override {
     Peer(peer).Landed(message);
     news_ = true;

@@ -62,6 +62,23 @@ bool OutgoingRing::Acknowledge(std::uint32_t emptied) {
   return true;
 }
 
+void IncomingRing::Expect(const SlotMessage& slot, std::byte* destination) {
+  if (expected_.empty()) expected_.resize(shape_.depth);
+  auto& expected = ExpectedAt(slot.number);
+  if (expected.slot != slot) expected = {slot, destination};
+}
+
+std::byte* IncomingRing::LandingInPlace(const SlotMessage& message) {
+  std::byte* const landing = Landing(message);
+  if (landing == nullptr || expected_.empty()) return landing;
+  auto& expected = ExpectedAt(message.number);
+  // What another operation sends will be refused, and must not overwrite this one's memory.
+  if (expected.slot != message) return landing;
+  if (expected.borrowed) return nullptr;  // no honest peer sends a slot twice
+  expected.borrowed = true;
+  return expected.destination;
+}
+
 std::byte* IncomingRing::Landing(const SlotMessage& message) const {
   const bool free = message.number - emptied() - 1 < shape_.depth;
   return free && message.bytes <= shape_.capacity ? Slot(message.number) + shape_.data_offset : nullptr;
@@ -71,13 +88,18 @@ void IncomingRing::Landed(const SlotMessage& message) {
   auto& header = *reinterpret_cast<ring::SlotHeader*>(Slot(message.number));
   header.bytes = message.bytes;
   header.kind = ring::SlotKind::value;
+  if (!expected_.empty() && ExpectedAt(message.number).borrowed) {
+    header.kind = ring::SlotKind::pointer;
+    header.address = reinterpret_cast<std::uint64_t>(ExpectedAt(message.number).destination);
+    ExpectedAt(message.number) = {};
+  }
   header.flag.store(ring::SlotFlag(message.number, message.tag), std::memory_order_release);
   ++landed_;
 }
 
 NetworkPeer::NetworkPeer(shm::Fabric& fabric, int rank, std::span<const ConnectionRings> polled)
     : fabric_(fabric), rank_(rank) {
-  const ring::Layout& layout = fabric.layout();
+  const ring::Layout& layout = fabric.layout(rank);
   first_polled_ = static_cast<std::uint32_t>(layout.channels()) * ring::kProtocols;
   words_ = (first_polled_ + polled.size() + kWordBits - 1) / kWordBits;
   pending_ = std::make_unique<std::atomic<std::uint64_t>[]>(words_);
@@ -217,6 +239,11 @@ void NetworkPeer::SendControl(NetworkTransport& transport, const NetworkMessage&
 
 std::byte* NetworkPeer::Landing(const SlotMessage& message) const {
   return message.connection < incoming_.size() ? incoming_[message.connection].Landing(message) : nullptr;
+}
+
+std::byte* NetworkPeer::LandingInPlace(const SlotMessage& message) {
+  if (recalled_ || message.connection >= incoming_.size()) return Landing(message);
+  return incoming_[message.connection].LandingInPlace(message);
 }
 
 void NetworkPeer::Landed(const SlotMessage& message) {

@@ -83,10 +83,19 @@ class IncomingRing {
   IncomingRing(std::byte* slots, ring::SlotShape shape, const std::atomic<std::uint32_t>* head)
       : slots_(slots), shape_(shape), head_(head) {}
 
+  // The call that reads slot `slot.number` next wants its data at `destination`, unless they are on their way already.
+  // REQUIRES: nothing else uses that memory until the slot has landed.
+  void Expect(const SlotMessage& slot, std::byte* destination);
   // Null if the slot is not free or too small.
   std::byte* Landing(const SlotMessage& message) const;
-  // REQUIRES: Landing() gave the data's place, and the data is there.
+  // The same, or where the slot is expected.
+  std::byte* LandingInPlace(const SlotMessage& message);
+  // REQUIRES: one of them gave the data's place, and the data is there.
   void Landed(const SlotMessage& message);
+  // Some data are on their way to memory that is not the ring's.
+  bool Borrows() const {
+    return std::ranges::any_of(expected_, [](const Expected& each) { return each.borrowed; });
+  }
   std::uint32_t emptied() const { return head_->load(std::memory_order_acquire); }
   // Some slots have landed that are not yet reported as emptied.
   bool owes() const { return told_ != landed_; }
@@ -100,11 +109,20 @@ class IncomingRing {
     return slots_ + std::size_t{ring::SlotIndex(number - 1, shape_.depth)} * shape_.stride;
   }
 
+  struct Expected {
+    SlotMessage slot{};  // number 0: none yet
+    std::byte* destination = nullptr;
+    bool borrowed = false;  // the transport writes there
+  };
+  // REQUIRES: some slot was expected.
+  Expected& ExpectedAt(std::uint32_t number) { return expected_[ring::SlotIndex(number - 1, shape_.depth)]; }
+
   std::byte* slots_ = nullptr;
   ring::SlotShape shape_{};
   const std::atomic<std::uint32_t>* head_ = nullptr;
   std::uint32_t landed_ = 0;
   std::uint32_t told_ = 0;
+  std::vector<Expected> expected_;  // by the slot's place; empty until one is expected
 };
 
 // Which credits to send. due: those that the peer may wait for by now. along: those that it may soon wait for, with a
@@ -124,18 +142,23 @@ class NetworkPeer {
   bool HasFilled() const;
   // Gives the transport what may be sent. True: something was given.
   bool PumpSlots(NetworkTransport& transport);
-  // Slots that refer to memory are not given any more: their call has failed, and its caller has the memory back.
+  // Slots that refer to memory are not given any more, and none land there: their call has failed, and its caller has the
+  // memory back.
   void Recall() { recalled_ = true; }
-  // The transport may still read memory that is not a ring's.
+  // The transport may still read or write memory that is not a ring's.
   bool Lends() const {
-    return std::any_of(outgoing_.begin(), outgoing_.end(), [](const OutgoingRing& ring) { return ring.Lends(); });
+    return std::ranges::any_of(outgoing_, &OutgoingRing::Lends) ||
+           std::ranges::any_of(incoming_, &IncomingRing::Borrows);
   }
   // Sends credits for emptied slots. True: some were sent.
   bool PumpCredits(NetworkTransport& transport, Tell which);
   // Sends the peer this rank's state, unless it has been sent.
   void Announce(NetworkTransport& transport);
 
+  // See IncomingRing.
+  void Expect(const SlotMessage& slot, std::byte* destination) { incoming_[slot.connection].Expect(slot, destination); }
   std::byte* Landing(const SlotMessage& message) const;
+  std::byte* LandingInPlace(const SlotMessage& message);
   void Landed(const SlotMessage& message);
   void Sent(std::uint32_t connection, std::uint32_t number) { outgoing_[connection].Sent(number); }
   // The peer has left, and its connections have ended: it has all that it needs. The system may not have confirmed

@@ -74,6 +74,65 @@ TEST(OutgoingRing, LendsWhatASlotRefersToUntilThatSlotIsSent) {
   EXPECT_FALSE(ring.Lends());
 }
 
+// A ring that the network fills, whose slots a call reads.
+class Incoming : public ::testing::Test {
+ protected:
+  static constexpr ring::SlotShape kShape = ring::BulkShape(64, 4);
+  static constexpr std::uint32_t kTag = 7, kBytes = 48;
+
+  static SlotMessage Slot(std::uint32_t number) { return {0, number, kTag, kBytes}; }
+  const ring::SlotHeader& HeaderOf(std::uint32_t number) const {
+    return *reinterpret_cast<const ring::SlotHeader*>(slots_.data() + std::size_t{number - 1} * kShape.stride);
+  }
+  std::byte* DataOf(std::uint32_t number) {
+    return slots_.data() + std::size_t{number - 1} * kShape.stride + kShape.data_offset;
+  }
+
+  alignas(ring::kCacheLine) std::array<std::byte, std::size_t{kShape.stride} * kShape.depth> slots_{};
+  std::atomic<std::uint32_t> emptied_ = 0;
+  IncomingRing ring_{slots_.data(), kShape, &emptied_};
+  std::array<std::byte, kBytes> wanted_{};
+};
+
+TEST_F(Incoming, LandsWhereACallExpectsIt) {
+  ring_.Expect(Slot(2), wanted_.data());
+  EXPECT_EQ(ring_.LandingInPlace(Slot(1)), DataOf(1));
+  EXPECT_FALSE(ring_.Borrows());
+  EXPECT_EQ(ring_.LandingInPlace(Slot(2)), wanted_.data());
+  EXPECT_TRUE(ring_.Borrows());
+  ring_.Expect(Slot(2), wanted_.data());  // once more, as a call that looks again does
+  ring_.Landed(Slot(1));
+  ring_.Landed(Slot(2));
+  EXPECT_FALSE(ring_.Borrows());
+  EXPECT_EQ(HeaderOf(1).kind, ring::SlotKind::value);
+  EXPECT_EQ(HeaderOf(2).kind, ring::SlotKind::pointer);
+  EXPECT_EQ(HeaderOf(2).address, reinterpret_cast<std::uint64_t>(wanted_.data()));
+}
+
+TEST_F(Incoming, LandsInItsSlotWhatIsOnItsWayBeforeItIsExpected) {
+  EXPECT_EQ(ring_.LandingInPlace(Slot(1)), DataOf(1));
+  ring_.Expect(Slot(1), wanted_.data());
+  EXPECT_FALSE(ring_.Borrows());
+  ring_.Landed(Slot(1));
+  EXPECT_EQ(HeaderOf(1).kind, ring::SlotKind::value);
+}
+
+TEST_F(Incoming, KeepsAnotherOperationsDataFromTheCallsMemory) {
+  ring_.Expect(Slot(1), wanted_.data());
+  EXPECT_EQ(ring_.LandingInPlace({0, 1, kTag + 1, kBytes}), DataOf(1));
+  EXPECT_EQ(ring_.LandingInPlace({0, 1, kTag, kBytes - 1}), DataOf(1));
+  EXPECT_FALSE(ring_.Borrows());
+}
+
+// Two streams would write there, one perhaps after the call has ended.
+TEST_F(Incoming, TakesNoSlotTwice) {
+  ring_.Expect(Slot(1), wanted_.data());
+  EXPECT_EQ(ring_.LandingInPlace(Slot(1)), wanted_.data());
+  EXPECT_EQ(ring_.LandingInPlace(Slot(1)), nullptr);
+  ring_.Landed(Slot(1));
+  EXPECT_EQ(ring_.LandingInPlace(Slot(1)), DataOf(1));
+}
+
 // Each message takes the connection with the shortest queue, so one may overtake another that was sent earlier.
 TEST(NetworkPeer, OlderWordsThatArriveLaterChangeNothing) {
   const auto thrown = shm::RunThreadRanks(2, [&](int rank, const AllGather& all_gather) {

@@ -25,6 +25,8 @@ struct SlotMessage {
   std::uint32_t number;      // 1, 2, ... as in slots' flags
   std::uint32_t tag;         // of the operation
   std::uint32_t bytes;
+
+  bool operator==(const SlotMessage&) const = default;
 };
 
 // Where the slots of a connection lie: the ring that this rank fills for the peer, and the one that the peer fills.
@@ -48,6 +50,9 @@ class NetworkTransportEvents {
   // Where an arriving slot's data belongs; null if there is no such slot or it is not free: then the peer is no longer
   // trusted.
   virtual std::byte* Landing(int peer, const SlotMessage& message) = 0;
+  // The same, perhaps outside the slot: where the call that waits for the data wants it. For a transport that writes nothing
+  // there any more once Abandon() has returned.
+  virtual std::byte* LandingInPlace(int peer, const SlotMessage& message) { return Landing(peer, message); }
   // The slot's data has arrived.
   virtual void Landed(int peer, const SlotMessage& message) = 0;
   // The memory that a slot was sent from is no longer needed.
@@ -96,7 +101,7 @@ class NetworkTransport {
   // REQUIRES: nothing that is being sent lies there.
   virtual void Deregister(const std::byte* /*begin*/, std::size_t /*bytes*/) {}
   // Breaks with the peer: when this returns, nothing reads the memory of slots that were given to Send() and are not Sent(),
-  // and what has not left by then never arrives.
+  // nothing writes where LandingInPlace() said, and what has not left by then never arrives.
   virtual void Abandon(int peer) = 0;
   // Refuses new connections from now on, so that no rank waits for an answer that will not come.
   virtual void Close() = 0;

@@ -16,7 +16,9 @@ constexpr std::size_t BytesOf(const SlotShape& shape) { return std::size_t{shape
 
 }  // namespace
 
-Layout::Layout(int nranks, int channels) : nranks_(nranks), channels_(channels) {
+Layout::Layout(int nranks, int channels, std::uint32_t inline_depth)
+    : nranks_(nranks), channels_(channels), inline_(kInlineShape) {
+  inline_.depth = inline_depth;
   const auto rings = static_cast<std::size_t>(channels) * (static_cast<std::size_t>(nranks) + 1);
   // The even share, less one extra line per slot and one that makes their number odd.
   const std::size_t share = kBulkPoolBytes / rings / kBulkDepth;
@@ -26,7 +28,7 @@ Layout::Layout(int nranks, int channels) : nranks_(nranks), channels_(channels) 
   signals_ = heads_ + static_cast<std::size_t>(channels) * nranks * kCacheLine;
   lines_ = RoundUp(SignalsOffset(nranks), kPage);
   inlines_ = lines_ + rings * BytesOf(kLineShape);
-  inline_bytes_ = static_cast<std::size_t>(nranks) * BytesOf(kInlineShape) + BytesOf(kInlinePostShape);
+  inline_bytes_ = static_cast<std::size_t>(nranks) * BytesOf(inline_) + BytesOf(kInlinePostShape);
   bulks_ = RoundUp(inlines_ + static_cast<std::size_t>(channels) * inline_bytes_, kPage);
   bytes_ = RoundUp(bulks_ + rings * BytesOf(bulk_), kPage);
 }
@@ -34,7 +36,7 @@ Layout::Layout(int nranks, int channels) : nranks_(nranks), channels_(channels) 
 SlotShape Layout::SlotShapeOf(Protocol protocol, int peer) const {
   switch (protocol) {
     case Protocol::line: return kLineShape;
-    case Protocol::inlined: return peer == nranks_ ? kInlinePostShape : kInlineShape;
+    case Protocol::inlined: return peer == nranks_ ? kInlinePostShape : inline_;
     case Protocol::bulk: break;
   }
   return bulk_;
@@ -45,7 +47,7 @@ std::size_t Layout::RingBytes(Protocol protocol, int peer) const { return BytesO
 std::size_t Layout::RingOffset(int channel, Protocol protocol, int peer) const {
   const auto c = static_cast<std::size_t>(channel), p = static_cast<std::size_t>(peer);
   // Inline rings: the pairs' first, then the channel's post, which is longer.
-  if (protocol == Protocol::inlined) return inlines_ + c * inline_bytes_ + p * BytesOf(kInlineShape);
+  if (protocol == Protocol::inlined) return inlines_ + c * inline_bytes_ + p * BytesOf(inline_);
   const auto ring = c * (static_cast<std::size_t>(nranks_) + 1) + p;
   return protocol == Protocol::line ? lines_ + ring * BytesOf(kLineShape) : bulks_ + ring * BytesOf(bulk_);
 }

@@ -27,8 +27,8 @@ constexpr std::uint8_t SignalNumber(int context, int index) {
 
 class Layout {
  public:
-  // REQUIRES: nranks >= 1, channels >= 1.
-  Layout(int nranks, int channels);
+  // `inline_depth`: slots of a pair's inline ring. REQUIRES: nranks >= 1, channels >= 1.
+  Layout(int nranks, int channels, std::uint32_t inline_depth = kInlineShape.depth);
 
   int nranks() const { return nranks_; }
   int channels() const { return channels_; }
@@ -55,6 +55,7 @@ class Layout {
 
   int nranks_;
   int channels_;
+  SlotShape inline_;
   SlotShape bulk_;
   std::size_t heads_, signals_, lines_, inlines_, inline_bytes_, bulks_, bytes_;  // inline_bytes_: of a channel
 };

@@ -131,6 +131,8 @@ class EmptyEnd {
   const SlotShape& shape() const { return shape_; }
   const std::byte* slots() const { return slots_; }
   int peer() const { return peer_; }
+  // Slots that were emptied so far.
+  std::uint32_t count() const { return count_; }
 
  private:
   // A relaxed atomic load: the compiler may not load the word a second time, and the flag's acquire orders it.

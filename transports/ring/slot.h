@@ -89,6 +89,10 @@ static_assert(std::size_t{kLineShape.stride} * kLineShape.depth +
                   std::size_t{kInlineShape.stride} * kInlineShape.depth <=
               16 * 1024);
 
+// Between hosts, the memory of a slot is this rank's own, and a message costs microseconds. So a sender may run further ahead,
+// and emptied slots are reported seldom.
+inline constexpr std::uint32_t kInlineNetworkDepth = 32;
+
 // There is one post ring per rank and channel, not one per pair, so it can afford the depth of the line ring.
 inline constexpr SlotShape kInlinePostShape{kInlineShape.stride, 64, kInlineShape.data_offset, kInlineShape.capacity};
 

@@ -71,6 +71,7 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
       locality_{rank, std::move(hosts), {}},
       local_(locality_.Local()),
       layout_(static_cast<int>(locality_.hosts.host_of.size()), channels),
+      shadow_layout_(layout_.nranks(), channels, ring::kInlineNetworkDepth),
       peers_(locality_.hosts.host_of.size()) {
   auto& own = peers_[static_cast<std::size_t>(rank)];
   own.segment = Segment::Create("tutti", layout_.bytes());
@@ -114,7 +115,7 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
       peer.pid = static_cast<pid_t>(all[static_cast<std::size_t>(r)].pid);
       continue;
     }
-    peer.segment = Segment::Reserve(layout_.bytes());
+    peer.segment = Segment::Reserve(shadow_layout_.bytes());
     new (peer.segment.data()) ring::ControlBlock{};
     control(r).state.store(ring::RankState::alive, std::memory_order_relaxed);
   }
@@ -219,7 +220,7 @@ void Fabric::MakeRings() {
   for (int channel = 0; channel < layout_.channels(); ++channel) {
     for (const ring::Protocol protocol : {ring::Protocol::line, ring::Protocol::inlined, ring::Protocol::bulk}) {
       const auto slots = [&](int owner, int peer) {
-        return segment(owner) + layout_.RingOffset(channel, protocol, peer);
+        return segment(owner) + layout(owner).RingOffset(channel, protocol, peer);
       };
       std::vector<const std::atomic<std::uint32_t>*> readers;
       std::vector<std::atomic<std::uint32_t>*> recalls;
@@ -234,10 +235,10 @@ void Fabric::MakeRings() {
         // is the count of slots that came from there), and not in this rank's segment: there every rank of this host
         // could change what a slot refers to before the network takes it.
         To(channel, protocol, peer) =
-            ring::FillEnd(slots(is_local(peer) ? rank_ : peer, peer), layout_.SlotShapeOf(protocol, peer),
+            ring::FillEnd(slots(is_local(peer) ? rank_ : peer, peer), layout(peer).SlotShapeOf(protocol, peer),
                           {Head(peer, channel, protocol, rank_, false)}, {RecallWord(peer, channel, rank_)});
         From(channel, protocol, peer) = ring::EmptyEnd(
-            slots(peer, rank_), layout_.SlotShapeOf(protocol, rank_), peer,
+            slots(peer, rank_), layout(peer).SlotShapeOf(protocol, rank_), peer,
             Head(is_local(peer) ? rank_ : peer, channel, protocol, peer, false), RecallWord(rank_, channel, peer));
         PostOf(channel, protocol, peer) =
             ring::EmptyEnd(slots(peer, n), layout_.SlotShapeOf(protocol, n), peer,

@@ -33,7 +33,10 @@ class Fabric {
 
   int rank() const { return rank_; }
   int nranks() const { return layout_.nranks(); }
+  // Of the segments of this host's ranks.
   const ring::Layout& layout() const { return layout_; }
+  // Of that rank's segment, or shadow segment.
+  const ring::Layout& layout(int rank) const { return is_local(rank) ? layout_ : shadow_layout_; }
   const Hosts& hosts() const { return locality_.hosts; }
   const Locality& locality() const { return locality_; }
   // This rank and those that share memory with it, ascending.
@@ -124,6 +127,7 @@ class Fabric {
   Locality locality_;
   std::vector<int> local_;
   ring::Layout layout_;
+  ring::Layout shadow_layout_;  // differs in the depth of inline rings only
   std::vector<Peer> peers_;
   std::vector<ring::FillEnd> fills_;
   std::vector<ring::EmptyEnd> empties_;

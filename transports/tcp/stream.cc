@@ -250,7 +250,7 @@ bool TcpStream::Begin(progress::NetworkTransportEvents& events, std::span<std::b
   }
   used += ahead;
   if (arriving_.kind == static_cast<std::uint16_t>(Kind::slot)) {
-    landing_ = events.Landing(peer_, {arriving_.connection, arriving_.number, arriving_.tag, arriving_.bytes});
+    landing_ = events.LandingInPlace(peer_, {arriving_.connection, arriving_.number, arriving_.tag, arriving_.bytes});
   } else {
     const bool fits = arriving_.kind == static_cast<std::uint16_t>(Kind::control) && arriving_.bytes <= control_.size();
     landing_ = fits ? control_.data() : nullptr;

@@ -32,7 +32,9 @@ class NetworkPeer {
   bool PumpSlots(NetworkTransport&) { return false; }
   bool PumpCredits(NetworkTransport&, Tell) { return false; }
   void Announce(NetworkTransport&) {}
+  void Expect(const SlotMessage&, std::byte*) {}
   std::byte* Landing(const SlotMessage&) const { return nullptr; }
+  std::byte* LandingInPlace(const SlotMessage&) const { return nullptr; }
   void Landed(const SlotMessage& message) {
     rings_[message.connection].landed->fetch_add(1, std::memory_order_release);
   }
