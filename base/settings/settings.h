@@ -53,7 +53,8 @@ struct Settings {
   bool deterministic = false;
   int virtual_nodes = 1;
   int virtual_hosts = 1;
-  bool measure = true;
+  std::string measure = "1";
+  bool measures() const { return measure != "0"; }
   // Rank 0's values apply.
   std::string calibration;
   std::string table;

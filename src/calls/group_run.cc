@@ -204,8 +204,13 @@ host::Run::Progress GroupRun::Sweep(Running& part) {
       if (!queue.active) {
         const auto& next = *queue.waiting.front();
         auto& operations = communicator.host().operations();
-        queue.active = next.one_sided() ? operations.BeginOneSided(next) : operations.Begin(next);
-        queue.waiting.pop_front();
+        const auto* const before = operations.Before(next);
+        if (before != nullptr) {
+          queue.active = operations.Begin(*before);
+        } else {
+          queue.active = next.one_sided() ? operations.BeginOneSided(next) : operations.Begin(next);
+          queue.waiting.pop_front();
+        }
       }
       if (queue.active->operation->one_sided()) return AdvanceOneSided(communicator, queue.active);
       auto& run = queue.active->plan->run;

@@ -78,7 +78,7 @@ host::HelperThreads* HostSide::HelpersOf(const Active& active) {
 
 void HostSide::UseTable(tuner::SelectionTable table) {
   selector_->UseTable(std::move(table));
-  operations_->ForgetPlans();
+  operations_->EndTrials();
 }
 
 std::optional<Error> HostSide::Look(const Active& active, const diagnostics::Awaited& awaited,

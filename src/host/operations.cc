@@ -28,6 +28,12 @@ Operations::Operations(const Parts& parts, const plan::PlanContext& context)
       reports_(plan::WantsPlans()),
       keeps_calls_(parts.trace == nullptr && parts.programs.empty() && !parts.settings.check && !reports_ &&
                    !parts.observed) {
+  if (context.selector->tries()) {
+    trials_.emplace(parts.fabric.rank(), parts.settings.measure == "all",
+                    [selector = context.selector](const cost_model::Kind& kind, std::size_t bytes) {
+                      return selector->Alternatives(kind, bytes);
+                    });
+  }
   sent_.resize(static_cast<std::size_t>(parts.fabric.nranks()));
   received_.resize(static_cast<std::size_t>(parts.fabric.nranks()));
   signalled_.resize(static_cast<std::size_t>(parts.fabric.nranks()));
@@ -36,7 +42,8 @@ Operations::Operations(const Parts& parts, const plan::PlanContext& context)
 
 Active Operations::Begin(const plan::Operation& operation) {
   const auto packed = plan::PackCall(operation);
-  Active active{&operation, &plans_.Find(operation, packed)};
+  auto* const trial = trials_ ? trials_->Of(operation, packed) : nullptr;
+  Active active{&operation, &plans_.Find(operation, packed, trial)};
   active.origin = OriginOf(operation.site, operation.site_text, active.plan->choice.candidate.algorithm);
   if (reports_) [[unlikely]] {
     plan::ReportPlan(parts_.fabric.rank(), parts_.fabric.nranks(), operation, active.plan->choice,
@@ -54,7 +61,9 @@ Active Operations::Begin(const plan::Operation& operation) {
     NumberCollective(active);
     PublishCollective(active, packed);
     const bool barrier = operation.collective == schedule::Collective::barrier;
-    if (keeps_calls_ && active.plan->plan.one_pass() && operation.plain() && !operation.scaled && !barrier) {
+    const bool changes = operation.own || (trial != nullptr && !trial->Keeps(active.plan->tried));
+    if (keeps_calls_ && active.plan->plan.one_pass() && operation.plain() && !operation.scaled && !barrier &&
+        !changes) {
       repeated_.Keep(operation, *active.plan, packed);
     }
   }
@@ -102,6 +111,15 @@ void Operations::EndOneSided(const Active& active) {
 void Operations::AddToTrace(const Active& active, tuttiAlgorithm_t algorithm) {
   parts_.trace->Add(plan::PackCall(*active.operation), active.operation->count, active.sequence, algorithm,
                     active.started, Ticks());
+}
+
+void Operations::NoteTime(const Active& active, std::int64_t now) {
+  if (active.operation->own) {
+    trials_->Exchanged();
+    repeated_.Forget();  // other plans serve, perhaps
+  } else if (active.plan->trial != nullptr) {
+    active.plan->trial->Took(trials_->Microseconds(now - active.started));
+  }
 }
 
 void Operations::ForgetPlans() {

@@ -67,7 +67,14 @@ class Operations {
   Active Begin(const plan::Operation& operation);
   // The earlier call that this one repeats, perhaps with other buffers, which are valid. Null where this cannot be seen
   // quickly.
-  RepeatedCall* Repeated(const plan::PlainCall& call) { return repeated_.Find(call); }
+  RepeatedCall* Repeated(const plan::PlainCall& call) {
+    auto* const repeated = repeated_.Find(call);
+    if (repeated == nullptr || repeated->plan().trial == nullptr) [[likely]]
+      return repeated;
+    return repeated->plan().trial->Keeps(repeated->plan().tried) ? repeated : nullptr;
+  }
+  // What must run before that collective or message, and be asked for again afterwards; null: nothing.
+  const plan::Operation* Before(const plan::Operation& next) { return trials_ ? trials_->Before(next) : nullptr; }
   // Begins that operation again. The result is good until the next operation begins. The call is not published yet, so
   // that its first slots can be filled before: while they travel, the caller publishes it by Publish(). REQUIRES:
   // Repeated(call) found it.
@@ -97,6 +104,11 @@ class Operations {
       ForgetPlans();
   }
   void ForgetPlans();
+  // The caller of the library says what serves.
+  void EndTrials() {
+    ForgetPlans();
+    trials_.reset();
+  }
 
   // The number of the place where a call was made (diagnostics::CallSites), for messages.
   std::uint32_t SiteNumber(std::uint64_t site, const std::shared_ptr<const std::string>& text);
@@ -129,12 +141,14 @@ class Operations {
   // Publishes number and record. REQUIRES: it is numbered, and no collective is numbered since.
   void PublishCollective(Active& active, std::uint64_t packed);
   void AddToTrace(const Active& active, tuttiAlgorithm_t algorithm);
+  void NoteTime(const Active& active, std::int64_t now);
   void BindBuffers(const Active& active, host::Launch& launch);
   host::RemoteAccess RemoteAccessOf(const void* buffer, std::size_t bytes, bool cma) const;
 
   Parts parts_;
   ring::ControlBlock& control_;
   plan::PlanCache plans_;
+  std::optional<plan::Trials> trials_;
   diagnostics::Recorder recorder_;
   diagnostics::CallSites sites_;
   CallOrder collectives_;
@@ -190,6 +204,8 @@ inline bool Operations::Count(const Active& active, std::int64_t now) {
   recorder_.End(active.record, now);
   if (parts_.trace != nullptr) [[unlikely]]
     AddToTrace(active, active.plan->choice.candidate.algorithm);
+  if (trials_) [[unlikely]]
+    NoteTime(active, now);
   return parts_.failure_detector.MustAudit(*active.operation);
 }
 

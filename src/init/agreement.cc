@@ -115,7 +115,9 @@ Agreement Agree(const Meeting& meeting, int device, int most_threads) {
                    settings.threads,
                    settings.virtual_nodes,
                    settings.virtual_hosts,
-                   settings.measure,
+                   settings.measure == "all" ? 2
+                   : settings.measures()     ? 1
+                                             : 0,
                    !settings.program.empty(),
                    device,
                    Padded<16>(settings.protocol),

@@ -316,7 +316,7 @@ cost_model::NetworkCosts AgreeOnCosts(const Meeting& meeting, const progress::Ne
   const auto& first = beliefs.front();
   if (std::ranges::all_of(beliefs, &Belief::knows)) return first.known;
   // RDMA devices keep their word, and take the threads little time. What UCX and plug-ins use is theirs to know.
-  const auto measured = kind.transport != tuttiTransportTcp || !meeting.settings.measure
+  const auto measured = kind.transport != tuttiTransportTcp || !meeting.settings.measures()
                             ? std::nullopt
                             : ProbeNetwork(meeting, kind, key);
   auto costs = first.guess;

@@ -48,6 +48,7 @@ Operation UnpackCall(std::uint64_t packed, std::uint64_t count) {
   operation.root = static_cast<int>(packed >> kRootShift);
   const auto flags = packed >> kFlagShift & 0xff;
   operation.scaled = (flags & kScaledFlag) != 0;
+  operation.own = (flags & kOwnFlag) != 0;
   if ((flags & kVectorFlag) != 0) operation.vector_counts = std::make_shared<VectorCounts>();
   if ((flags & kTensorsFlag) != 0) operation.tensors = std::make_shared<Tensors>();
   return operation;
@@ -73,7 +74,7 @@ std::string DescribeCall(std::uint64_t packed, std::uint64_t count) {
   if (call.collective == schedule::Collective::send || call.collective == schedule::Collective::put)
     text += fmt::format(", to rank {}", call.root);
   if (call.collective == schedule::Collective::receive) text += fmt::format(", from rank {}", call.root);
-  return text + ")";
+  return text + (call.own ? ") of Tutti's own, which compares plans" : ")");
 }
 
 std::string_view WhereAlike(std::uint64_t packed, std::uint64_t count, std::uint64_t other, std::uint64_t other_count) {

@@ -48,6 +48,7 @@ struct Operation {
   host_kernels::Scalar scalar;
   const void* scalar_source = nullptr;  // if set, the scalar is read from here when the operation runs
   bool in_place = false;
+  bool own = false;  // the library's, by which ranks tell each other what calls took (trials.h)
 
   std::shared_ptr<const VectorCounts> vector_counts = {};  // the v-forms'
   std::shared_ptr<const Tensors> tensors = {};             // the tensor forms'
@@ -92,13 +93,13 @@ std::uint64_t SignatureOf(const Operation& operation);
 
 // PackCall's fields, lowest bits first; the collective is in the first eight.
 inline constexpr int kTypeShift = 8, kOpShift = 16, kFlagShift = 24, kRootShift = 32;
-inline constexpr std::uint64_t kScaledFlag = 1, kVectorFlag = 2, kTensorsFlag = 4;
+inline constexpr std::uint64_t kScaledFlag = 1, kVectorFlag = 2, kTensorsFlag = 4, kOwnFlag = 8;
 // A call in 64 bits, for the flight recorder: collective, type, op, root, and whether it scales, has vector counts or
-// tensors.
+// tensors, or is the library's own.
 inline std::uint64_t PackCall(const Operation& operation) {
   const std::uint64_t flags = (operation.scaled ? kScaledFlag : 0) |
                               (operation.vector_counts != nullptr ? kVectorFlag : 0) |
-                              (operation.tensors != nullptr ? kTensorsFlag : 0);
+                              (operation.tensors != nullptr ? kTensorsFlag : 0) | (operation.own ? kOwnFlag : 0);
   const std::uint64_t op = schedule::IsReducing(operation.collective) ? static_cast<std::uint64_t>(operation.op) : 0;
   const bool has_root = schedule::HasRoot(operation.collective) || !operation.collective_call();
   const std::uint64_t root = has_root ? static_cast<std::uint32_t>(operation.root) : 0;

@@ -37,6 +37,13 @@ BoundPlan::BoundPlan(PlannedCall planned, const Operation& operation, const Plan
       touched(plan.footprint() * context.selector->tuning().ranks_of_a_cache()),
       cached(context.selector->tuning().stream_bytes) {}
 
+PlanSummary BoundPlan::summary() const {
+  PlanSummary summary{choice, plan.channels().size(), plan.config()};
+  const auto reason = trial == nullptr ? "" : trial->Reason(tried);
+  if (!reason.empty()) summary.choice.reason = reason;
+  return summary;
+}
+
 bool BoundPlan::StreamsOutput(const Operation& asked) const {
   // An all-reduce in place has read what it overwrites a moment before, chunk by chunk. Those lines need not be read
   // again to be written, and most are still in the cache. Storing through the cache was faster until 2 to 8 ranks of two
@@ -61,8 +68,10 @@ void BoundPlan::AddBytes(tuttiTransport_t network, tuttiCounters_t& counters) co
   }
 }
 
-BoundPlan& PlanCache::FindSlowly(const Operation& operation, std::uint64_t packed) {
-  auto& plan = PlanTable::Find(KeyOf(operation, packed), [&] { return Make(operation); });
+BoundPlan& PlanCache::FindSlowly(const Operation& operation, std::uint64_t packed, Trial* trial) {
+  auto key = KeyOf(operation, packed);
+  if (trial != nullptr) key.further.push_back(trial->next());
+  auto& plan = PlanTable::Find(std::move(key), [&] { return Make(operation, trial); });
   found_ = operation.plain() ? &plan : nullptr;
   found_call_ = packed;
   found_count_ = operation.count;
@@ -72,7 +81,8 @@ BoundPlan& PlanCache::FindSlowly(const Operation& operation, std::uint64_t packe
 // Plans calls on processors.
 class PlanCache::HostPlanner final : public CallPlanner {
  public:
-  explicit HostPlanner(const PlanContext& context) : context_(context) {}
+  // `tried`: the collective's plan; null: the selector's choice.
+  HostPlanner(const PlanContext& context, const cost_model::Candidate* tried) : context_(context), tried_(tried) {}
 
   int rank() const override { return context_.fabric->rank(); }
   const cost_model::TuningContext& tuning() const override { return context_.selector->tuning(); }
@@ -82,6 +92,7 @@ class PlanCache::HostPlanner final : public CallPlanner {
   CollectivePlan PlanCollective(const Operation& asked, const Operation& operation, const cost_model::Kind& kind,
                                 std::size_t bytes) const override {
     // A barrier borrows a collective's plan; no program is meant for it.
+    if (tried_ != nullptr) return {{*tried_, "on trial"}, BuiltSchedule(operation, *tried_, tuning(), rank())};
     const ServingProgram* const serving = context_.programs->For(asked);
     if (LogEnabled(Subject::select) && rank() == 0) {
       Log(Subject::select, "{} on {} ranks:", DescribeCall(PackCall(asked), asked.count), tuning().nranks);
@@ -96,14 +107,18 @@ class PlanCache::HostPlanner final : public CallPlanner {
 
  private:
   const PlanContext& context_;
+  const cost_model::Candidate* tried_;
 };
 
-std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
-  auto planned = PlanCall(asked, HostPlanner(context_));
+std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked, Trial* trial) const {
+  const std::size_t tried = trial == nullptr ? 0 : trial->next();
+  auto planned = PlanCall(asked, HostPlanner(context_, tried == 0 ? nullptr : &trial->candidate(tried)));
   const std::string described = planned.Describe(PackCall(asked), asked.count);
   const auto signature = SignatureOf(asked, planned, context_.selector->tuned());
   auto plan = std::make_unique<BoundPlan>(std::move(planned), Scheduled(asked), context_);
   plan->signature = signature;
+  plan->trial = trial;
+  plan->tried = tried;
   for (const int peer : plan->plan.network_peers()) context_.network->Need(peer);
   Log(Subject::select, "rank {}: {}{}", context_.fabric->rank(), described,
       plan->StreamsOutput(asked) ? "; non-temporal stores" : "");

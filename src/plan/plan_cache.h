@@ -9,6 +9,7 @@
 #include "src/plan/plan_selector.h"
 #include "src/plan/plan_table.h"
 #include "src/plan/planned_call.h"
+#include "src/plan/trials.h"
 
 namespace tutti::plan {
 
@@ -30,12 +31,14 @@ struct BoundPlan : KeptPlan {
   std::uint64_t signature;
   host::Plan plan;
   host::Run run;
-  std::size_t touched;  // bytes, by all ranks of a cache
-  std::size_t cached;   // bytes that the cache holds
+  Trial* trial = nullptr;  // of the call; null: none
+  std::size_t tried = 0;   // the number of this plan in it
+  std::size_t touched;     // bytes, by all ranks of a cache
+  std::size_t cached;      // bytes that the cache holds
 
   // Whether results are stored past the caches.
   bool StreamsOutput(const Operation& asked) const;
-  PlanSummary summary() const { return {choice, plan.channels().size(), plan.config()}; }
+  PlanSummary summary() const;
   void AddBytes(tuttiTransport_t network, tuttiCounters_t& counters) const;
 };
 
@@ -43,11 +46,11 @@ class PlanCache : public PlanTable<BoundPlan> {
  public:
   explicit PlanCache(const PlanContext& context) : PlanTable(context.transport), context_(context) {}
 
-  // The plan for this call. The reference holds until the next Forget().
-  BoundPlan& Find(const Operation& operation, std::uint64_t packed) {
-    const bool again =
-        found_ != nullptr && found_call_ == packed && found_count_ == operation.count && operation.plain();
-    return again ? *found_ : FindSlowly(operation, packed);
+  // The plan for this call, or the one whose turn it is in its trial. The reference holds until the next Forget().
+  BoundPlan& Find(const Operation& operation, std::uint64_t packed, Trial* trial = nullptr) {
+    const bool again = found_ != nullptr && found_call_ == packed && found_count_ == operation.count &&
+                       operation.plain() && (trial == nullptr || found_->tried == trial->next());
+    return again ? *found_ : FindSlowly(operation, packed, trial);
   }
   void Forget() {
     PlanTable::Forget();
@@ -56,8 +59,8 @@ class PlanCache : public PlanTable<BoundPlan> {
 
  private:
   class HostPlanner;
-  std::unique_ptr<BoundPlan> Make(const Operation& operation) const;
-  BoundPlan& FindSlowly(const Operation& operation, std::uint64_t packed);
+  std::unique_ptr<BoundPlan> Make(const Operation& operation, Trial* trial) const;
+  BoundPlan& FindSlowly(const Operation& operation, std::uint64_t packed, Trial* trial);
 
   PlanContext context_;
   // The last plan found, for loops over one call.

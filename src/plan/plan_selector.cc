@@ -106,6 +106,8 @@ PlanSelector::PlanSelector(cost_model::TuningContext tuning, const Programs& pro
   program_table_ =
       tuner::SelectionTable::FromJson(root.RawText(kProgramTable), "rank 0's table of programs", program_tuning_);
   network_ = root.Has(kNetwork) ? std::optional(NetworkFrom(root.At(kNetwork))) : std::nullopt;
+  tries_ = network_ && settings.measures() && origin_.empty() && external_ == nullptr && programs.empty() &&
+           !tuning_.deterministic;
   if (external_ != nullptr) pricing_ = std::make_unique<Pricing>(MachineOf(costs_, tuning_, network_), tuning_);
 }
 
@@ -117,6 +119,21 @@ Choice PlanSelector::Choose(const Operation& asked, const cost_model::Kind& kind
 
 Choice PlanSelector::Choose(const ServingProgram& serving, const cost_model::Kind& kind, std::size_t bytes) const {
   return {program_table_.At(kind, bytes).candidate, fmt::format("{} from {}", serving.program.name, serving.path)};
+}
+
+std::vector<tuner::Estimate> PlanSelector::Alternatives(const cost_model::Kind& kind, std::size_t bytes) const {
+  // What costs more by its price is hardly ever the fastest one.
+  constexpr double kWorthTrying = 2;
+  const cost_model::Machine machine = MachineOf(costs_, tuning_, network_);
+  tuner::Tuner tuner(machine, tuning_);
+  const auto& chosen = table_.At(kind, bytes).candidate;
+  const double price = tuner.Microseconds(chosen, kind, bytes);
+  std::vector<tuner::Estimate> plans = {{chosen.algorithm, "", chosen, price}};
+  for (auto& other : tuner.Compare(kind, bytes)) {
+    const bool serves = other.why_not.empty() && other.algorithm != chosen.algorithm;
+    if (serves && other.us < kWorthTrying * price) plans.push_back(std::move(other));
+  }
+  return plans;
 }
 
 double PlanSelector::Microseconds(const cost_model::Kind& kind, std::size_t bytes) const {

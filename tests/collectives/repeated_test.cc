@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <string>
 #include <vector>
 
 #include "testing/collective_case.h"
@@ -49,6 +50,70 @@ TEST(Repeated, CallsBetweenHostsGiveTheReferencesResults) {
   RunRepeated(4, {.environment = {{"TUTTI_VIRTUAL_HOSTS", "2"}}});
 }
 TEST(Repeated, CallsWithChecksOnGiveTheReferencesResults) { RunRepeated(3, {.environment = {{"TUTTI_CHECK", "1"}}}); }
+
+// Between hosts, plans of a call that repeats itself are tried, and the fastest one stays.
+TEST(Repeated, CallsWhosePlansAreTriedGiveTheReferencesResults) {
+  RunRanks(4,
+           [](Rank& self) {
+             const auto comm = self.Join();
+             Arena arena(Arena::Kind::plain, 1024 * KiB);
+             for (const auto what : kRepeatable) {
+               for (const std::size_t count : {std::size_t{100}, 20 * KiB}) {
+                 for (std::uint32_t round = 0; round < 150; ++round) {
+                   const Case each{.what = what,
+                                   .type = tuttiFloat32,
+                                   .count = count,
+                                   .root = 1,
+                                   .in_place = round % 2 == 1,
+                                   .seed = round};
+                   ASSERT_EQ(RunCase(each, self.rank(), self.size(), comm, nullptr, arena), "") << each.Describe();
+                 }
+               }
+             }
+           },
+           {.environment = {{"TUTTI_VIRTUAL_HOSTS", "2"}, {"TUTTI_MEASURE", "all"}}});
+}
+
+// A rank may make a call alone, in a group, on a stream, or after another rank's that ran ahead: all count it alike.
+TEST(Repeated, RanksThatCallInDifferentWaysTryTheSamePlans) {
+  RunRanks(4,
+           [](Rank& self) {
+             const auto comm = self.Join();
+             tuttiStream_t stream = nullptr;
+             ASSERT_TRUE(Ok(tuttiStreamCreate(&stream)));
+             constexpr int kCalls = 1500;  // so many that the ranks look whether a plan still takes as long
+             std::array<std::int32_t, 16> mine{}, sums{};
+             std::array<std::int32_t, 64> all{};
+             for (int call = 0; call < kCalls; ++call) {
+               mine.fill(call + self.rank());
+               const int way = (call / 5 + self.rank()) % 3;
+               if (way == 1) {
+                 ASSERT_TRUE(Ok(tuttiGroupStart()));
+               }
+               const auto on = way == 2 ? stream : nullptr;
+               ASSERT_TRUE(Ok(tuttiAllReduce(mine.data(), sums.data(), sums.size(), tuttiInt32, tuttiSum, comm, on)));
+               if (call % 2 == 0) {
+                 ASSERT_TRUE(Ok(tuttiAllGather(mine.data(), all.data(), mine.size(), tuttiInt32, comm, on)));
+               }
+               if (way == 1) {
+                 ASSERT_TRUE(Ok(tuttiGroupEnd()));
+               }
+               if (way == 2) {
+                 ASSERT_TRUE(Ok(tuttiStreamSynchronize(stream)));
+               }
+               ASSERT_EQ(sums.back(), 4 * call + 6) << "call " << call;
+               if (call % 2 == 0) {
+                 for (int r = 0; r < 4; ++r)
+                   ASSERT_EQ(all[static_cast<std::size_t>(r) * 16 + 15], call + r) << "call " << call;
+               }
+             }
+             std::array<char, 512> text{};
+             ASSERT_TRUE(Ok(tuttiCommDescribeLastOperation(comm, text.data(), text.size())));
+             EXPECT_NE(std::string(text.data()).find(" us on trial, predicted "), std::string::npos) << text.data();
+             EXPECT_TRUE(Ok(tuttiStreamDestroy(stream)));
+           },
+           {.environment = {{"TUTTI_VIRTUAL_HOSTS", "2"}}});
+}
 
 // Wrong buffers are refused in a repetition as in a first call, and the communicator stays usable.
 TEST(Repeated, WrongBuffersAreRefused) {

@@ -229,6 +229,44 @@ TEST(SelectionLog, HasALineForEachCandidate) {
       options);
 }
 
+// What a call is predicted to take.
+float Estimate(tuttiComm_t comm) {
+  float value = 1;
+  tuttiSimInfo_t info = TUTTI_SIM_INFO_INITIALIZER;
+  EXPECT_TRUE(Ok(tuttiGroupStart()));
+  EXPECT_TRUE(Ok(tuttiAllReduce(&value, &value, 1, tuttiFloat32, tuttiSum, comm, nullptr)));
+  EXPECT_TRUE(Ok(tuttiGroupSimulateEnd(&info)));
+  return info.estimatedTime;
+}
+
+TEST(PricesBetweenHosts, AreMeasuredOnceAndTheSameOnAllRanks) {
+  constexpr const char* kMeasured = "between hosts, measured in ";
+  RunRanks(4,
+           [&](Rank& self) {
+             const auto log_of = [](const auto& join) {
+               ::testing::internal::CaptureStderr();
+               join();
+               return ::testing::internal::GetCapturedStderr();
+             };
+             Comm comm, half;
+             const auto first = log_of([&] { comm = self.Join(); });
+             EXPECT_EQ(first.find(kMeasured) != std::string::npos, self.rank() == 0) << first;
+             // One rank of each host.
+             const auto second = log_of(
+                 [&] { EXPECT_TRUE(Ok(tuttiCommSplit(comm, self.rank() % 2, self.rank(), half.address(), nullptr))); });
+             EXPECT_EQ(second.find(kMeasured), std::string::npos) << second;
+             for (const tuttiComm_t each : {static_cast<tuttiComm_t>(comm), static_cast<tuttiComm_t>(half)}) {
+               const float own = Estimate(each);
+               EXPECT_GT(own, 0);
+               float least = own, most = own;
+               EXPECT_TRUE(Ok(tuttiAllReduce(&own, &least, 1, tuttiFloat32, tuttiMin, each, nullptr)));
+               EXPECT_TRUE(Ok(tuttiAllReduce(&own, &most, 1, tuttiFloat32, tuttiMax, each, nullptr)));
+               EXPECT_EQ(least, most);
+             }
+           },
+           {.environment = {{"TUTTI_VIRTUAL_HOSTS", "2"}, {"TUTTI_DEBUG", "init"}}});
+}
+
 // Storing past the caches pays where lines need not be read first. In place, an all-reduce has just read them.
 TEST(NonTemporalStores, AreForResultsBeyondTheCachesThatOverwriteNothing) {
   constexpr std::size_t kCount = 256 * 1024;
