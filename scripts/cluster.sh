@@ -9,8 +9,8 @@
 #     --bandwidth RATE      of every interface in each direction, such as 1gbit or 500mbit; default: unlimited
 #     --mtu BYTES           default: 9000
 #     --each-host           one process per host; COMMAND sets RANK and the ranks' other variables
-#     --launcher PROGRAM    starts COMMAND with Open MPI's mpirun or MPICH's mpiexec.hydra (a name or path); options of
-#                           the launcher may precede COMMAND
+#     --launcher PROGRAM    starts COMMAND with the mpirun of Open MPI, or the mpiexec.hydra of MPICH or Intel MPI (a name or
+#                           path); options of the launcher may precede COMMAND
 #     --prefix              puts [rank] in front of every output line
 #     --grace SECONDS       time for which other ranks may still run after a rank has failed; default: 30
 #     --name NAME           name of this cluster, for --control; default: this script's process ID

@@ -162,21 +162,31 @@ start_launcher() {
   for ((i = 0; i < nics; i++)); do subnets+=,10.77.$i.0/24 devices+=,eth$i; done
   case $("$launcher" --version 2>&1) in
     *"Open MPI"* | *OpenRTE*)
+      # Folder: one in /tmp would outlive the cluster, and two clusters could use the same one.
+      more=(--mca plm rsh --mca plm_rsh_agent "$shared/agent" --mca plm_rsh_no_tree_spawn 1 --mca orte_tmpdir_base /dev/shm
+        --mca oob_tcp_if_include 10.77.0.0/24 --mca btl self,vader,tcp)
+      # Since Open MPI 5, the launcher's runtime has options of its own.
+      [[ "$("$launcher" --version 2>&1)" != *"Open MPI) 5"* ]] ||
+        more=(--prtemca plm ssh --prtemca plm_ssh_agent "$shared/agent" --prtemca plm_ssh_no_tree_spawn 1
+          --prtemca prte_tmpdir_base /dev/shm --mca btl self,sm,tcp)
       # Open MPI counts all processors on each host, so it does not notice oversubscription by itself.
-      [ "$n" -le "$(nproc)" ] || more=(--mca mpi_yield_when_idle 1)
+      [ "$n" -le "$(nproc)" ] || more+=(--mca mpi_yield_when_idle 1)
       # A variable rather than an option, so that the user can override it on the command line.
       export OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}
-      # orte_tmpdir_base: a folder in /tmp would outlive the cluster, and two clusters could use the same one.
       start "$launcher" - "$launcher" --allow-run-as-root -n "$n" --host "${slots#,}" --map-by slot --bind-to none \
-        --mca plm rsh --mca plm_rsh_agent "$shared/agent" --mca plm_rsh_no_tree_spawn 1 --mca orte_tmpdir_base /dev/shm \
-        --mca oob_tcp_if_include 10.77.0.0/24 --mca btl self,vader,tcp \
-        --mca btl_tcp_if_include "${subnets#,}" "${more[@]}" "$@"
+        "${more[@]}" --mca btl_tcp_if_include "${subnets#,}" "$@"
       ;;
     *HYDRA*)
       start "$launcher" - "$launcher" -launcher ssh -launcher-exec "$shared/agent" -hosts "${slots#,}" -n "$n" \
         -bind-to none -genv UCX_TLS tcp,sm,self -genv UCX_NET_DEVICES "${devices#,}" "$@"
       ;;
-    *) refuse "$launcher is neither Open MPI's mpirun nor MPICH's mpiexec.hydra" ;;
+    *"Intel(R) MPI"*)
+      [ "$n" -le "$(nproc)" ] || more=(-genv I_MPI_THREAD_YIELD 2)
+      start "$launcher" - "$launcher" -bootstrap ssh -bootstrap-exec "$shared/agent" -hosts "${slots#,}" -n "$n" \
+        -ppn "$ranks_per_host" -genv I_MPI_PIN 0 -genv I_MPI_FABRICS shm:ofi -genv FI_PROVIDER tcp \
+        -genv FI_TCP_IFACE eth0 "${more[@]}" "$@"
+      ;;
+    *) refuse "$launcher is neither Open MPI's mpirun nor the mpiexec.hydra of MPICH or Intel MPI" ;;
   esac
 }
 

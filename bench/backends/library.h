@@ -23,6 +23,7 @@ struct CallSettings {
   bool stream = false;      // calls go through a host stream ...
   bool blocking = false;    // ... which is waited for after each call, not after each batch
   int aggregate = 1;        // calls inside one group
+  bool barriers = false;    // a barrier precedes each call, and does not count
   bool cpu_time = false;    // measure processor time instead of elapsed time
   bool device = false;      // buffers in GPU memory, calls on a CUDA stream; rank r has the (r mod devices)th device
   bool graph = false;       // on a device: a timed batch is a CUDA graph, captured once and replayed

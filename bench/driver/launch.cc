@@ -174,12 +174,12 @@ std::vector<std::vector<std::string>> CommandsFor(const std::string& library, in
   return {command};
 }
 
-Environment EnvironmentFor(const std::string& library, int ranks) {
+Environment EnvironmentFor(const std::string& library, int ranks, int hosts) {
   // In containers Open MPI refuses to run as root unless told twice.
   if (library.starts_with("openmpi")) {
     return {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
   }
-  if (library == "impi") {
+  if (library == "impi" && hosts == 1) {
     // Ranks pin themselves. With more ranks than cores, Intel MPI must be told to yield, or each wait costs a time slice.
     Environment environment = {{"I_MPI_FABRICS", "shm"}, {"I_MPI_PIN", "0"}};
     if (ranks > static_cast<int>(std::thread::hardware_concurrency())) {

@@ -34,7 +34,7 @@ bool RunsInThreads(const std::string& library);
 std::vector<std::vector<std::string>> CommandsFor(const std::string& library, int ranks, int threads,
                                                   const ClusterShape& cluster);
 // The settings that the bench gives the library on so many ranks.
-Environment EnvironmentFor(const std::string& library, int ranks);
+Environment EnvironmentFor(const std::string& library, int ranks, int hosts);
 
 // The directory of this executable and its workers.
 std::string OwnDirectory();

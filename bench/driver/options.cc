@@ -140,6 +140,8 @@ void AddOwnFlags(CLI::App& app, Raw& raw, Options& options) {
   app.add_option("--bandwidth", options.cluster.bandwidth,
                  "bandwidth of a host's interface, such as 1gbit (default: unlimited)");
   app.add_option("--nics", options.cluster.nics, "number of interfaces of a host (default: 1)");
+  app.add_flag("--barriers", options.call.barriers,
+               "a barrier precedes each call, and only the call's own time counts (default: calls back to back)");
   app.add_flag("--no-pin", raw.no_pin, "do not pin ranks to cores");
   app.add_option(
          "--busy", options.busy,
@@ -231,6 +233,7 @@ void ResolveMemory(const Raw& raw, int launched_ranks, Options& options) {
   constexpr int kMostCallsInGraph = 256;
   options.call.device = raw.memory == "device";
   if (options.call.graph && !options.call.device) ThrowUsage("--graph needs --memory device");
+  if (options.call.graph && options.call.barriers) ThrowUsage("--graph and --barriers exclude each other");
   if (!options.call.device) return;
   if (launched_ranks > 0) ThrowUsage("--memory device is not supported under a launcher: run tutti-bench without it");
   options.plan.least_batch_us = kLeastBatchUs;

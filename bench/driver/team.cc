@@ -53,7 +53,7 @@ Team::Team(const std::string& library, int ranks, int threads, const ClusterShap
   WorkerOrders orders{listener.name(), 0, ranks, threads, settings};
   for (const std::vector<std::string>& command : CommandsFor(library, ranks, threads, cluster)) {
     const auto output = library == kTutti ? Process::Output::show : Process::Output::keep;
-    Environment environment = EnvironmentFor(library, ranks);
+    Environment environment = EnvironmentFor(library, ranks, cluster.hosts);
     environment.emplace_back(kOrdersVariable, ToJson(orders).dump());
     processes_.push_back(std::make_unique<Process>(command, environment, output));
     orders.first_rank += threads;

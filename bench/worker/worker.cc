@@ -33,6 +33,7 @@ class Rank {
       : library_(library),
         rank_(rank),
         aggregate_(settings.aggregate),
+        barriers_(settings.barriers),
         on_device_(settings.device),
         graph_(settings.graph),
         clock_(settings.cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC) {}
@@ -86,12 +87,28 @@ class Rank {
     if (warmup > 0) Run(warmup, graph);
     double before = NowMicroseconds(clock_);
     for (double& mean : microseconds) {
+      if (barriers_) {
+        mean = AfterBarriers(batch, graph) / batch / aggregate_;
+        continue;
+      }
       Run(batch, graph);
       const double after = NowMicroseconds(clock_);
       mean = (after - before) / batch / aggregate_;
       before = after;
     }
     return {{"us", microseconds}, {"algorithm", graph_ ? captured_algorithm_ : library_.LastAlgorithm()}};
+  }
+
+  // The time of the calls alone.
+  double AfterBarriers(int calls, const BoundCall* graph) {
+    double all = 0;
+    for (int i = 0; i < calls; ++i) {
+      library_.Barrier();
+      const double before = NowMicroseconds(clock_);
+      Run(1, graph);
+      all += NowMicroseconds(clock_) - before;
+    }
+    return all;
   }
 
   // Captured at the first request for this number of calls.
@@ -136,7 +153,7 @@ class Rank {
   Library& library_;
   const int rank_;
   const int aggregate_;
-  const bool on_device_, graph_;
+  const bool barriers_, on_device_, graph_;
   const clockid_t clock_;
   std::unique_ptr<MeasuredBuffers> buffers_;
   std::optional<TcpProbeServer> tcp_;
@@ -260,6 +277,7 @@ Json ToJson(const WorkerOrders& orders) {
           {"stream", call.stream},
           {"blocking", call.blocking},
           {"aggregate", call.aggregate},
+          {"barriers", call.barriers},
           {"cpu_time", call.cpu_time},
           {"device", call.device},
           {"graph", call.graph},
@@ -277,6 +295,7 @@ WorkerOrders OrdersFromJson(const Json& json) {
   orders.settings.stream = json.at("stream");
   orders.settings.blocking = json.at("blocking");
   orders.settings.aggregate = json.at("aggregate");
+  orders.settings.barriers = json.at("barriers");
   orders.settings.cpu_time = json.at("cpu_time");
   orders.settings.device = json.at("device");
   orders.settings.graph = json.at("graph");
