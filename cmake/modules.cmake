@@ -3,7 +3,7 @@
 # check_includes.cmake stops the build.
 #
 # tutti_module(FOLDER
-#              FAST                   every call runs it; other modules are compiled for size where that costs little
+#              FAST                   most of it runs in every call; other modules are compiled for size where that costs little
 #              ABOUT text             its one purpose, for docs/architecture.md
 #              USES module...         folders, from the project's root; includes the modules that they use
 #              LINKS target...        other libraries

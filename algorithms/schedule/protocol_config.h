@@ -26,7 +26,7 @@ constexpr std::string_view DescribeSlots(const ProtocolConfig& config) {
   return config.cma ? "bulk by process_vm_readv" : ring::NameOf(config.protocol);
 }
 
-// Slots of a connection, as transports have them.
+// Slots of a connection on one host, as transports have them. Between hosts, a connection has at least as many.
 constexpr int SlotDepth(ring::Protocol protocol) {
   return static_cast<int>(protocol == ring::Protocol::line      ? ring::kLineShape.depth
                           : protocol == ring::Protocol::inlined ? ring::kInlineShape.depth

@@ -74,9 +74,9 @@ bool Run::MayLand(const BoundStep& step, std::size_t bytes, bool early) const {
          address(launch_.input, reads.end) <= address(launch_.output, step.lands->offset);
 }
 
-// Tells the network where the slots belong that the lane's next step, and steps after it, read from the same ring. Also
-// where the step's own slot is there already: otherwise a rank that is always behind would find all others in their slots.
-void Run::ExpectSlots(ChannelState& state, const LaneState& lane, const BoundLane& bound) {
+// Tells the network where the slot of the lane's next step belongs, and those of steps after it from the same ring. Also where
+// that slot has come: a rank that is always behind would otherwise find all of them in the ring.
+void Run::ExpectSlots(ChannelState& state, LaneState& lane, const BoundLane& bound) {
   const auto& next = bound.steps[lane.step].reads.front();
   const auto* const end = next.empty;
   const std::size_t chunk_bytes = plan_.config().chunk_bytes;
@@ -97,8 +97,9 @@ void Run::ExpectSlots(ChannelState& state, const LaneState& lane, const BoundLan
     }
     if (++at < bound.steps.size()) continue;
     at = 0;
-    if (++chunk == bound.chunks) return;
+    if (++chunk == bound.chunks) break;
   }
+  lane.expects = true;
 }
 
 }  // namespace tutti::host

@@ -28,6 +28,7 @@ void Run::Restart() {
     return;
   }
   passes_ = false;
+  launch_.receive_in_place = launch_.receive_in_place && network_ != nullptr && network_->lands_in_place();
   input_here_ = output_here_ = RemoteAccess{};
   if (launch_.send_in_place) {
     const auto here = [](const std::byte* buffer, const schedule::Strided* strided) {
@@ -121,6 +122,7 @@ inline Run::Progress Run::AdvanceLane(ChannelState& state, const BoundChannel& c
       if (outcome == Outcome::blocked) break;
     }
     moved = true;
+    lane.expects = false;
     if (++lane.step == bound.steps.size()) {
       lane.step = 0;
       ++lane.chunk;
@@ -201,7 +203,7 @@ inline Run::Outcome Run::TryStep(ChannelState& state, const BoundChannel& channe
     if (other.chunk >= channel.lanes[static_cast<std::size_t>(after.lane)].chunks) continue;
     if (other.chunk < lane.chunk || (other.chunk == lane.chunk && other.step <= after.step)) return Outcome::blocked;
   }
-  if (step.lands != nullptr && launch_.receive_in_place) ExpectSlots(state, lane, bound);
+  if (step.lands != nullptr && launch_.receive_in_place && !lane.expects) ExpectSlots(state, lane, bound);
   if (const auto outcome = Ready(state, lane, step); outcome != Outcome::done) return outcome;
   const std::size_t chunk_bytes = plan_.config().chunk_bytes;
   const auto begin = ring::ChunkBegin(lane.chunk, chunk_bytes);

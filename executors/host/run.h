@@ -100,6 +100,7 @@ class Run {
     std::uint16_t ready_reads = 0;  // leading operands already seen to be ready
     // The operand that blocked the lane: until its slot comes, a poll looks at nothing else. Null: something else did.
     const ring::EmptyEnd* blocked_on = nullptr;
+    bool expects = false;  // the network knows where this step's slot should land
   };
   // Channels are advanced by different threads: keep their states on lines of their own.
   struct alignas(ring::kCacheLine) ChannelState {
@@ -121,7 +122,7 @@ class Run {
   Progress AdvanceChannel(ChannelState& state, const BoundChannel& bound);
   Progress AdvanceLane(ChannelState& state, const BoundChannel& channel, LaneState& lane, const BoundLane& bound);
   Outcome Ready(ChannelState& state, LaneState& lane, const BoundStep& step);
-  void ExpectSlots(ChannelState& state, const LaneState& lane, const BoundLane& bound);
+  void ExpectSlots(ChannelState& state, LaneState& lane, const BoundLane& bound);
   bool MayLand(const BoundStep& step, std::size_t bytes, bool early) const;
   Outcome TryStep(ChannelState& state, const BoundChannel& channel, LaneState& lane, const BoundLane& bound,
                   const BoundStep& step);

@@ -104,7 +104,7 @@ class Operations {
       ForgetPlans();
   }
   void ForgetPlans();
-  // The caller of the library says what serves.
+  // Something else says what serves.
   void EndTrials() {
     ForgetPlans();
     trials_.reset();

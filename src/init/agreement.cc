@@ -35,7 +35,7 @@ struct Terms {
   std::int32_t threads;
   std::int32_t virtual_nodes;
   std::int32_t virtual_hosts;
-  std::int32_t measure;
+  std::array<char, 8> measure;
   std::int32_t programs;  // named by rank 0's settings, which are the ones used
   std::int32_t device;
   std::array<char, 16> protocol;
@@ -115,9 +115,7 @@ Agreement Agree(const Meeting& meeting, int device, int most_threads) {
                    settings.threads,
                    settings.virtual_nodes,
                    settings.virtual_hosts,
-                   settings.measure == "all" ? 2
-                   : settings.measures()     ? 1
-                                             : 0,
+                   Padded<8>(settings.measure),
                    !settings.program.empty(),
                    device,
                    Padded<16>(settings.protocol),

@@ -74,13 +74,13 @@ std::string DescribeCall(std::uint64_t packed, std::uint64_t count) {
   if (call.collective == schedule::Collective::send || call.collective == schedule::Collective::put)
     text += fmt::format(", to rank {}", call.root);
   if (call.collective == schedule::Collective::receive) text += fmt::format(", from rank {}", call.root);
-  return text + (call.own ? ") of Tutti's own, which compares plans" : ")");
+  return text + (call.own ? ") of Tutti's own, to compare plans of the next call" : ")");
 }
 
 std::string_view WhereAlike(std::uint64_t packed, std::uint64_t count, std::uint64_t other, std::uint64_t other_count) {
   if (DescribeCall(packed, count) != DescribeCall(other, other_count)) return "";
   const Operation call = UnpackCall(packed, count);
-  if (call.plain()) return " by another plan: the ranks' tuner plug-ins chose differently";
+  if (call.plain()) return " by another plan: the ranks' tuner plug-ins, or their trials, chose differently";
   return call.tensors != nullptr ? " on tensors of another shape" : " with other recvcounts";
 }
 

@@ -114,7 +114,7 @@ std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked, Trial* trial)
   const std::size_t tried = trial == nullptr ? 0 : trial->next();
   auto planned = PlanCall(asked, HostPlanner(context_, tried == 0 ? nullptr : &trial->candidate(tried)));
   const std::string described = planned.Describe(PackCall(asked), asked.count);
-  const auto signature = SignatureOf(asked, planned, context_.selector->tuned());
+  const auto signature = SignatureOf(asked, planned, context_.selector->tuned() || trial != nullptr);
   auto plan = std::make_unique<BoundPlan>(std::move(planned), Scheduled(asked), context_);
   plan->signature = signature;
   plan->trial = trial;

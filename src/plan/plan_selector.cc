@@ -106,8 +106,10 @@ PlanSelector::PlanSelector(cost_model::TuningContext tuning, const Programs& pro
   program_table_ =
       tuner::SelectionTable::FromJson(root.RawText(kProgramTable), "rank 0's table of programs", program_tuning_);
   network_ = root.Has(kNetwork) ? std::optional(NetworkFrom(root.At(kNetwork))) : std::nullopt;
-  tries_ = network_ && settings.measures() && origin_.empty() && external_ == nullptr && programs.empty() &&
-           !tuning_.deterministic;
+  // To price a call's plans while all ranks wait must not take long.
+  constexpr int kMostRanks = 64;
+  tries_ = network_ && tuning_.nranks <= kMostRanks && settings.measures() && origin_.empty() && external_ == nullptr &&
+           programs.empty() && !tuning_.deterministic;
   if (external_ != nullptr) pricing_ = std::make_unique<Pricing>(MachineOf(costs_, tuning_, network_), tuning_);
 }
 

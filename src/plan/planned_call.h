@@ -39,7 +39,7 @@ struct PlannedCall {
   std::string Describe(std::uint64_t call, std::uint64_t count) const;
 };
 
-// SignatureOf(asked). `tuned`: together with the plan, where each rank asked a tuner of its own.
+// SignatureOf(asked). `tuned`: together with the plan, where each rank asked a tuner of its own, or counts calls by itself.
 std::uint64_t SignatureOf(const Operation& asked, const PlannedCall& planned, bool tuned);
 
 // The differences between processors and GPUs. `operation` is the call as Scheduled() returns it.

@@ -148,9 +148,9 @@ Trials::Trials(int rank, bool all_types, Lister lister)
 }
 
 Trial* Trials::Of(const Operation& operation, std::uint64_t packed) {
-  if (operation.own || !operation.plain() || !operation.collective_call() ||
-      operation.collective == schedule::Collective::barrier || operation.count == 0 || operation.scaled ||
-      (OrderMatters(operation) && !all_types_)) {
+  // A call that a rank may end alone makes no rank wait for all others, so no exchange may precede it.
+  if (operation.own || !operation.collective_call() || operation.collective == schedule::Collective::barrier ||
+      MayEndAlone(operation) || !operation.plain() || operation.scaled || (OrderMatters(operation) && !all_types_)) {
     return nullptr;
   }
   const std::pair key(packed, static_cast<std::uint64_t>(operation.count));

@@ -180,6 +180,7 @@ TEST_F(TrialsOfACall, SumsOfFloatsAreNotTriedUnasked) {
   EXPECT_TRUE(Tried(Call(Collective::all_reduce, tuttiInt32, tuttiSum), false));
   EXPECT_TRUE(Tried(Call(Collective::all_gather, tuttiFloat32, tuttiSum), false));
   EXPECT_FALSE(Tried(Call(Collective::barrier, tuttiInt8, tuttiSum), true));
+  EXPECT_FALSE(Tried(Call(Collective::broadcast, tuttiInt8, tuttiSum), true)) << "a root waits for nobody";
   EXPECT_FALSE(Tried(Call(Collective::send, tuttiInt8, tuttiSum), true));
 }
 

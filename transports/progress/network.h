@@ -44,6 +44,7 @@ class NetworkEngine final : private NetworkTransportEvents {
 
   // See NetworkTransport.
   double bandwidth() const { return transport_->bandwidth(); }
+  bool lands_in_place() const { return transport_->lands_in_place(); }
   // Ensures connections to and from `peer`, for a plan that uses them.
   void Need(int peer);
   // Likewise for all peers, which reveals those that are gone.

@@ -63,20 +63,22 @@ bool OutgoingRing::Acknowledge(std::uint32_t emptied) {
 }
 
 void IncomingRing::Expect(const SlotMessage& slot, std::byte* destination) {
-  if (expected_.empty()) expected_.resize(shape_.depth);
   auto& expected = ExpectedAt(slot.number);
-  if (expected.slot != slot) expected = {slot, destination};
+  if (expected.begun == slot.number) return;
+  expected.slot = slot;
+  expected.destination = destination;
 }
 
 std::byte* IncomingRing::LandingInPlace(const SlotMessage& message) {
   std::byte* const landing = Landing(message);
-  if (landing == nullptr || expected_.empty()) return landing;
+  if (landing == nullptr) return nullptr;
   auto& expected = ExpectedAt(message.number);
+  // No honest peer sends a slot twice. The second one could arrive when the call has its memory back.
+  if (expected.begun == message.number) return nullptr;
+  expected.begun = message.number;
   // What another operation sends will be refused, and must not overwrite this one's memory.
-  if (expected.slot != message) return landing;
-  if (expected.borrowed) return nullptr;  // no honest peer sends a slot twice
-  expected.borrowed = true;
-  return expected.destination;
+  expected.borrowed = expected.slot == message;
+  return expected.borrowed ? expected.destination : landing;
 }
 
 std::byte* IncomingRing::Landing(const SlotMessage& message) const {
@@ -88,10 +90,10 @@ void IncomingRing::Landed(const SlotMessage& message) {
   auto& header = *reinterpret_cast<ring::SlotHeader*>(Slot(message.number));
   header.bytes = message.bytes;
   header.kind = ring::SlotKind::value;
-  if (!expected_.empty() && ExpectedAt(message.number).borrowed) {
+  if (auto& expected = ExpectedAt(message.number); expected.borrowed) {
     header.kind = ring::SlotKind::pointer;
-    header.address = reinterpret_cast<std::uint64_t>(ExpectedAt(message.number).destination);
-    ExpectedAt(message.number) = {};
+    header.address = reinterpret_cast<std::uint64_t>(expected.destination);
+    expected.borrowed = false;
   }
   header.flag.store(ring::SlotFlag(message.number, message.tag), std::memory_order_release);
   ++landed_;

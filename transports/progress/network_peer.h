@@ -83,12 +83,12 @@ class IncomingRing {
   IncomingRing(std::byte* slots, ring::SlotShape shape, const std::atomic<std::uint32_t>* head)
       : slots_(slots), shape_(shape), head_(head) {}
 
-  // The call that reads slot `slot.number` next wants its data at `destination`, unless they are on their way already.
-  // REQUIRES: nothing else uses that memory until the slot has landed.
+  // The call that reads the slot wants its data at `destination`. No effect if they are on their way already. REQUIRES:
+  // nothing else uses that memory until the slot has landed.
   void Expect(const SlotMessage& slot, std::byte* destination);
   // Null if the slot is not free or too small.
   std::byte* Landing(const SlotMessage& message) const;
-  // The same, or where the slot is expected.
+  // The same, or where the slot is expected. Null also if this slot came before.
   std::byte* LandingInPlace(const SlotMessage& message);
   // REQUIRES: one of them gave the data's place, and the data is there.
   void Landed(const SlotMessage& message);
@@ -110,19 +110,22 @@ class IncomingRing {
   }
 
   struct Expected {
-    SlotMessage slot{};  // number 0: none yet
+    std::uint32_t begun = 0;  // the last slot at this place whose data are on their way, or have landed
+    SlotMessage slot{};       // number 0: none is expected
     std::byte* destination = nullptr;
     bool borrowed = false;  // the transport writes there
   };
-  // REQUIRES: some slot was expected.
-  Expected& ExpectedAt(std::uint32_t number) { return expected_[ring::SlotIndex(number - 1, shape_.depth)]; }
+  Expected& ExpectedAt(std::uint32_t number) {
+    if (expected_.empty()) expected_.resize(shape_.depth);
+    return expected_[ring::SlotIndex(number - 1, shape_.depth)];
+  }
 
   std::byte* slots_ = nullptr;
   ring::SlotShape shape_{};
   const std::atomic<std::uint32_t>* head_ = nullptr;
   std::uint32_t landed_ = 0;
   std::uint32_t told_ = 0;
-  std::vector<Expected> expected_;  // by the slot's place; empty until one is expected
+  std::vector<Expected> expected_;  // by the slot's place; empty until it is used
 };
 
 // Which credits to send. due: those that the peer may wait for by now. along: those that it may soon wait for, with a

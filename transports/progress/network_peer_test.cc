@@ -119,18 +119,40 @@ TEST_F(Incoming, LandsInItsSlotWhatIsOnItsWayBeforeItIsExpected) {
 
 TEST_F(Incoming, KeepsAnotherOperationsDataFromTheCallsMemory) {
   ring_.Expect(Slot(1), wanted_.data());
+  ring_.Expect(Slot(2), wanted_.data());
   EXPECT_EQ(ring_.LandingInPlace({0, 1, kTag + 1, kBytes}), DataOf(1));
-  EXPECT_EQ(ring_.LandingInPlace({0, 1, kTag, kBytes - 1}), DataOf(1));
+  EXPECT_EQ(ring_.LandingInPlace({0, 2, kTag, kBytes - 1}), DataOf(2));
   EXPECT_FALSE(ring_.Borrows());
 }
 
-// Two streams would write there, one perhaps after the call has ended.
+// The second one's data could arrive when the call has ended and has its memory back.
 TEST_F(Incoming, TakesNoSlotTwice) {
   ring_.Expect(Slot(1), wanted_.data());
   EXPECT_EQ(ring_.LandingInPlace(Slot(1)), wanted_.data());
   EXPECT_EQ(ring_.LandingInPlace(Slot(1)), nullptr);
+  EXPECT_EQ(ring_.LandingInPlace({0, 1, kTag + 1, kBytes}), nullptr) << "of another operation";
+  EXPECT_TRUE(ring_.Borrows());
   ring_.Landed(Slot(1));
+  EXPECT_EQ(ring_.LandingInPlace(Slot(1)), nullptr);
+}
+
+TEST_F(Incoming, TakesNoSlotTwiceThatIsExpectedInBetween) {
   EXPECT_EQ(ring_.LandingInPlace(Slot(1)), DataOf(1));
+  ring_.Expect(Slot(1), wanted_.data());
+  EXPECT_EQ(ring_.LandingInPlace(Slot(1)), nullptr);
+  ring_.Landed(Slot(1));
+  ring_.Expect(Slot(1), wanted_.data());
+  EXPECT_EQ(ring_.LandingInPlace(Slot(1)), nullptr);
+  EXPECT_FALSE(ring_.Borrows());
+}
+
+TEST_F(Incoming, GoesOnAfterOneRound) {
+  for (std::uint32_t number = 1; number <= 3 * kShape.depth; ++number) {
+    if (number % 2 == 0) ring_.Expect(Slot(number), wanted_.data());
+    EXPECT_EQ(ring_.LandingInPlace(Slot(number)) == wanted_.data(), number % 2 == 0) << number;
+    ring_.Landed(Slot(number));
+    emptied_ = number;
+  }
 }
 
 // Each message takes the connection with the shortest queue, so one may overtake another that was sent earlier.

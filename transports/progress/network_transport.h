@@ -72,6 +72,8 @@ class NetworkTransport {
  public:
   virtual ~NetworkTransport() = default;
 
+  // It asks for LandingInPlace().
+  virtual bool lands_in_place() const { return false; }
   // Total GB/s of all that it uses, each way; 0: unknown.
   virtual double bandwidth() const { return 0; }
   // Begins to connect, if that has not begun. Messages may be sent from now on; they wait for the connection.

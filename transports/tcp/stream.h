@@ -4,8 +4,9 @@
 //     header | tag | bytes           protected (seal.h), up to kTogether bytes: the tag proves header and bytes
 //     header | tag | bytes | tag     protected, longer: the first proves the header, the second the bytes
 //
-// Nothing of a protected item is used before it is proven. A long slot's bytes land in its place before that, but no
-// reader looks there until the slot has landed, and the choice of that place is already proven.
+// Nothing of a protected item is used before it is proven. A long slot's bytes land in its place before that, or where a call
+// wants them, but no reader looks there until the slot has landed, and the choice of that place is already proven. If they are
+// not authentic, the call fails.
 //
 // A slot's bytes go from the sender's memory to the system - long ones are read in place (zero_copy.h) - and from there
 // directly into the receiver's slot. Both ends have proven themselves before (net/auth/handshake.h), and have the same

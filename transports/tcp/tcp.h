@@ -36,6 +36,7 @@ class TcpTransport final : public progress::NetworkTransport {
 
   void Connect(int peer) override;
   void Hurry(int peer) override;
+  bool lands_in_place() const override { return true; }
   int Room(int peer) const override;
   void Send(int peer, const progress::SlotMessage& message, const std::byte* data) override;
   void SendControl(int peer, std::span<const std::byte> message) override;

@@ -144,8 +144,12 @@ const plan::Operation& CheckingBarrier() {
 
 std::optional<Error> RunOne(comm::Communicator& communicator, const plan::Operation& operation, host::WhoWaits who) {
   const std::lock_guard lock(communicator);
-  while (const auto* const before = communicator.host().operations().Before(operation)) {
-    if (auto failure = RunLocked(communicator, *before, who)) return failure;
+  try {
+    while (const auto* const before = communicator.host().operations().Before(operation)) {
+      if (auto failure = RunLocked(communicator, *before, who)) return failure;
+    }
+  } catch (...) {
+    return FailIn({}, communicator, comm::CurrentFailure());
   }
   auto failure = RunLocked(communicator, operation, who);
   if (failure || !MustCheck(communicator, operation)) return failure;
