@@ -118,7 +118,7 @@ void Operations::NoteTime(const Active& active, std::int64_t now) {
     trials_->Exchanged();
     repeated_.Forget();  // other plans serve, perhaps
   } else if (active.plan->trial != nullptr) {
-    active.plan->trial->Took(trials_->Microseconds(now - active.started));
+    active.plan->trial->Add(trials_->Microseconds(now - active.started));
   }
 }
 

@@ -39,7 +39,11 @@ bool OrderMatters(const Operation& operation) {
 
 TrialWords Trial::Mine(bool lists) const {
   TrialWords words;
-  for (std::size_t plan = 0; plan < words.us.size(); ++plan) words.us[plan] = Typical(plan);
+  for (std::size_t plan = 0; plan < us_.size(); ++plan) {
+    const auto [fastest, slowest] = std::ranges::minmax(us_[plan]);
+    words.minus_fastest_us[plan] = static_cast<float>(-fastest);
+    words.minus_slowest_us[plan] = static_cast<float>(-slowest);
+  }
   if (stage_ != Stage::usual || !lists) return words;
   std::size_t plans = 0;
   for (const auto& plan : list_()) {
@@ -49,29 +53,26 @@ TrialWords Trial::Mine(bool lists) const {
   return words;
 }
 
-// The first quartile: disturbances, and waits for late ranks, only lengthen. A rank that waits for another one in most calls
-// counts the wait with every plan.
-float Trial::Typical(std::size_t plan) const {
-  auto times = us_[plan];
-  const auto quartile = times.begin() + kSamples / 4;
-  std::ranges::nth_element(times, quartile);
-  return *quartile;
-}
-
 void Trial::Try() {
   stage_ = Stage::trying;
   calls_ = 0;
-  next_exchange_ = kRounds * kInARow * plans_.size();
+  next_exchange_ = kRounds * in_a_row_ * plans_.size();
 }
 
-void Trial::Serve(std::size_t plan, double us) {
+void Trial::Serve(std::size_t plan, const Took& us) {
   stage_ = Stage::serving;
   serving_ = plan;
-  typical_us_[plan] = us;
+  took_[plan] = us;
   calls_ = 0;
-  next_exchange_ = looks_every_;
+  next_exchange_ = looks_every_ / in_a_row_ * in_a_row_;  // after whole runs
   looks_every_ = std::min(2 * looks_every_, kRarestLook);
 }
+
+Trial::Took Trial::TookBy(const TrialWords& all, std::size_t plan) {
+  return {-all.minus_fastest_us[plan], -all.minus_slowest_us[plan]};
+}
+
+std::string Trial::Took::Text() const { return fmt::format("{:.1f} to {:.1f} us", fastest, slowest); }
 
 std::string Trial::Conclude(const TrialWords& all) {
   switch (stage_) {
@@ -80,6 +81,8 @@ std::string Trial::Conclude(const TrialWords& all) {
         if (plans_.size() < static_cast<std::size_t>(all.plans)) plans_.push_back(FromWords(plan));
       }
       if (plans_.size() > 1) {
+        in_a_row_ = std::clamp(static_cast<std::uint64_t>(kRunUs / std::max(1.0, TookBy(all, 0).fastest)),
+                               kFewestInARow, kMostInARow);
         Try();
       } else {
         stage_ = Stage::serving;
@@ -89,50 +92,50 @@ std::string Trial::Conclude(const TrialWords& all) {
     }
     case Stage::trying: {
       std::string text;
+      const std::size_t before = serving_;
+      std::size_t best = before;
       for (std::size_t i = 0; i < plans_.size(); ++i) {
-        typical_us_[i] = all.us[i];
-        text += fmt::format("{}{} {:.1f} us (predicted {:.1f})", i == 0 ? "" : ", ",
-                            tuner::ToString(plans_[i].candidate), typical_us_[i], plans_[i].us);
+        took_[i] = TookBy(all, i);
+        text += fmt::format("{}{} {} (predicted {:.1f})", i == 0 ? "" : ", ", tuner::ToString(plans_[i].candidate),
+                            took_[i].Text(), plans_[i].us);
       }
-      const auto fastest = static_cast<std::size_t>(
-          std::min_element(typical_us_.begin(), typical_us_.begin() + static_cast<std::ptrdiff_t>(plans_.size())) -
-          typical_us_.begin());
-      const bool changes = typical_us_[fastest] < kWorthChanging * typical_us_[serving_];
-      const double regret = typical_us_[serving_] / typical_us_[fastest];
-      Serve(changes ? fastest : serving_, typical_us_[changes ? fastest : serving_]);
-      return fmt::format("{}: tried {}; {} serves from now on{}", call_, text,
-                         builders::NameOf(plans_[serving_].algorithm),
-                         changes ? fmt::format(", the one before took {:.2f} times as long", regret) : "");
+      for (std::size_t i = 0; i < plans_.size(); ++i) {
+        const bool faster = took_[i].slowest < kWorthChanging * took_[before].fastest;
+        if (faster && (best == before || took_[i].slowest < took_[best].slowest)) best = i;
+      }
+      Serve(best, took_[best]);
+      return fmt::format("{}: tried {}; {} {}", call_, text, builders::NameOf(plans_[best].algorithm),
+                         best == before ? "stays" : "serves from now on");
     }
     case Stage::serving: break;
   }
-  const double before = typical_us_[serving_], now = all.us.front();
-  if (now < kOtherThanBefore * before && before < kOtherThanBefore * now) {
+  const Took before = took_[serving_], now = TookBy(all, 0);
+  if (now.fastest < kOtherThanBefore * before.slowest && before.fastest < kOtherThanBefore * now.slowest) {
     Serve(serving_, before);
     return "";
   }
   Try();
-  return fmt::format("{} takes {:.1f} us now, and took {:.1f}: its plans are tried again", call_, now, before);
+  return fmt::format("{} takes {} now, and took {}: its plans are tried again", call_, now.Text(), before.Text());
 }
 
-void Trial::Took(double us) {
-  if (stage_ == Stage::trying) {
-    const std::uint64_t run = calls_ / kInARow, in_run = calls_ % kInARow, round = run / plans_.size();
-    if (in_run > 0) us_[run % plans_.size()][round * (kInARow - 1) + in_run - 1] = static_cast<float>(us);
-  } else {
-    us_[0][calls_ % kSamples] = static_cast<float>(us);
-  }
+// The mean of many calls in a row tells more than single calls: where ranks share a core, the same plan's calls are short and long
+// in turns, and it takes the system some time slices to settle.
+void Trial::Add(double us) {
+  const std::uint64_t run = calls_ / in_a_row_, plans = stage_ == Stage::trying ? plans_.size() : 1;
+  auto& mean = us_[run % plans][run / plans % kRounds];
+  const std::uint64_t begins = std::max<std::uint64_t>(1, in_a_row_ / 4), in_run = calls_ % in_a_row_;
+  if (in_run == 0) mean = 0;
+  if (in_run >= begins) mean += us / static_cast<double>(in_a_row_ - begins);
   ++calls_;
 }
 
 std::string Trial::Reason(std::size_t plan) const {
   if (stage_ == Stage::usual || plans_.size() < 2) return "";
   if (stage_ == Stage::trying) return fmt::format("on trial, predicted {:.1f} us", plans_[plan].us);
-  const double usual = typical_us_.front(), own = typical_us_[plan];
-  return fmt::format("took {:.1f} us on trial, predicted {:.1f}{}", own, plans_[plan].us,
-                     plan == 0 ? ""
-                               : fmt::format("; {}, which is cheapest by price, took {:.1f}",
-                                             builders::NameOf(plans_.front().algorithm), usual));
+  const auto own = fmt::format("took {} on trial, predicted {:.1f}", took_[plan].Text(), plans_[plan].us);
+  if (plan == 0) return own;
+  return fmt::format("{}; {}, which is cheapest by price, took {}", own, builders::NameOf(plans_.front().algorithm),
+                     took_.front().Text());
 }
 
 Trials::Trials(int rank, bool all_types, Lister lister)

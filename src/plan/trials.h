@@ -32,7 +32,9 @@ struct TrialWords {
   };
   float plans = 0;
   std::array<Plan, kMostPlans> plan{};
-  std::array<float, kMostPlans> us{};  // what a call takes, by plan; once one serves, by this one, in the first place
+  // What a call takes in the fastest and the slowest round, by plan; once one serves, by this one, in the first place. Negated, so
+  // that the least of all ranks counts: the rank that comes last waits for no other.
+  std::array<float, kMostPlans> minus_fastest_us{}, minus_slowest_us{};
 };
 
 // The trial of one call, on one rank.
@@ -48,10 +50,10 @@ class Trial {
   // `all`: the greatest of all ranks' words, in each place. Says what was concluded, for a person; empty: nothing new.
   std::string Conclude(const TrialWords& all);
   // The plan of the next call: 0: the usual one.
-  std::size_t next() const { return stage_ == Stage::trying ? calls_ / kInARow % plans_.size() : serving_; }
+  std::size_t next() const { return stage_ == Stage::trying ? calls_ / in_a_row_ % plans_.size() : serving_; }
   const cost_model::Candidate& candidate(std::size_t plan) const { return plans_[plan].candidate; }
   // A call has ended.
-  void Took(double us);
+  void Add(double us);
   // The plan serves until further notice, and no exchange is due.
   bool Keeps(std::size_t plan) const { return stage_ == Stage::serving && serving_ == plan && !due(); }
   // Why the plan is used, for a person; empty: because it is the usual one.
@@ -60,33 +62,40 @@ class Trial {
  private:
   // In its first calls, a program may still be starting.
   static constexpr std::uint64_t kUntilTrial = 32;
-  // The first call of a run makes the plan, and the caches forget the plan before. So it does not count.
-  static constexpr std::uint64_t kInARow = 8;
+  // A plan serves so many calls in a row, or as many as take so long; then the next one does. The first calls of a run do not
+  // count: they make the plan, and the caches forget the plan before.
+  static constexpr std::uint64_t kFewestInARow = 8, kMostInARow = 512;
+  static constexpr double kRunUs = 10'000;
   static constexpr std::uint64_t kRounds = 3;
-  static constexpr std::size_t kSamples = kRounds * (kInARow - 1);  // of each plan
-  static constexpr std::uint64_t kFirstLook = 1024, kRarestLook = 16384;
+  static constexpr std::uint64_t kFirstLook = 4096, kRarestLook = 65536;
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
-  // Another plan must be better by this, since times vary.
+  // Another plan's slowest round must take at most so much of the serving plan's fastest one.
   static constexpr double kWorthChanging = 0.95;
   // Where calls take this many times as long as they did, or as little of it, the plans are tried again.
   static constexpr double kOtherThanBefore = 1.5;
 
   enum class Stage : std::uint8_t { usual, trying, serving };
 
-  float Typical(std::size_t plan) const;
+  // Microseconds, in the fastest and the slowest round.
+  struct Took {
+    double fastest = 0, slowest = 0;
+    std::string Text() const;
+  };
+  static Took TookBy(const TrialWords& all, std::size_t plan);
   void Try();
-  void Serve(std::size_t plan, double us);
+  void Serve(std::size_t plan, const Took& us);
 
   std::string call_;
   List list_;
   Stage stage_ = Stage::usual;
   std::uint64_t calls_ = 0;  // since the stage began
+  std::uint64_t in_a_row_ = kFewestInARow;
   std::uint64_t next_exchange_ = kUntilTrial;
   std::uint64_t looks_every_ = kFirstLook;
   std::vector<tuner::Estimate> plans_;
   std::size_t serving_ = 0;
-  std::array<double, TrialWords::kMostPlans> typical_us_{};
-  std::array<std::array<float, kSamples>, TrialWords::kMostPlans> us_{};  // as TrialWords::us, of each call
+  std::array<Took, TrialWords::kMostPlans> took_{};                       // all ranks, on trial
+  std::array<std::array<double, kRounds>, TrialWords::kMostPlans> us_{};  // mean of a run's calls, by plan and round
 };
 
 class Trials {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 namespace tutti::plan {
 namespace {
@@ -42,7 +43,7 @@ class SimulatedJob {
         auto& rank = ranks_[static_cast<std::size_t>(r)];
         EXPECT_FALSE(rank.due());
         EXPECT_EQ(rank.next(), plan) << "rank " << r << " would deadlock in call " << call;
-        rank.Took(took(plan, call, r));
+        rank.Add(took(plan, call, r));
       }
       served.push_back(plan);
     }
@@ -61,7 +62,7 @@ class SimulatedJob {
     all = std::bit_cast<TrialWords>(numbers);
   }
   void Exchange() {
-    TrialWords all;
+    TrialWords all = rank(0).Mine(true);
     for (int r = 0; r < kRanks; ++r) {
       EXPECT_TRUE(rank(r).due());
       TakeGreatest(rank(r).Mine(r == 0), all);
@@ -76,7 +77,7 @@ class SimulatedJob {
   std::vector<std::string> said_;
 };
 
-constexpr int kLong = 300;  // until a trial is over
+constexpr int kLong = 8000;  // until a trial is over
 
 TEST(Trial, TheFastestPlanServesInTheEnd) {
   SimulatedJob job(3);
@@ -86,9 +87,8 @@ TEST(Trial, TheFastestPlanServesInTheEnd) {
   EXPECT_TRUE(std::all_of(served.end() - kLong / 2, served.end(), [](std::size_t plan) { return plan == 1; }));
   EXPECT_TRUE(job.rank(2).Keeps(1));
   ASSERT_EQ(job.said().size(), 1U);
-  EXPECT_NE(job.said().front().find("direct serves from now on, the one before took 2.50 times as long"),
-            std::string::npos)
-      << job.said().front();
+  EXPECT_NE(job.said().front().find(" 20.0 to 20.0 us (predicted 11.0), "), std::string::npos) << job.said().front();
+  EXPECT_NE(job.said().front().find("; direct serves from now on"), std::string::npos) << job.said().front();
 }
 
 TEST(Trial, TheUsualPlanStaysWhereNoOtherIsClearlyFaster) {
@@ -105,45 +105,50 @@ TEST(Trial, OnePlanIsNotTried) {
 }
 
 // A rank that comes late keeps the others waiting, in different calls for different lengths.
-TEST(Trial, LateRanksDoNotMatter) {
+TEST(Trial, ALateRankDoesNotMatter) {
   SimulatedJob job(2);
   const auto served = job.Call(kLong, [](std::size_t plan, int call, int rank) {
-    const double wait = rank == call % kRanks ? 0 : 1000.0 * (plan == 1 ? call : 1);
-    return (plan == 1 ? 20 : 30) + wait;
+    return (plan == 1 ? 20 : 30) + (rank == 2 ? 0 : 100.0 * (call % 7));
   });
   EXPECT_EQ(served.back(), 1U);
 }
 
-// A root's calls say nothing of how long the others take.
-TEST(Trial, TheSlowestRankCounts) {
+// Times that vary more than the plans differ decide nothing.
+TEST(Trial, TheUsualPlanStaysWhereRoundsOverlap) {
   SimulatedJob job(2);
-  const auto served = job.Call(kLong, [](std::size_t plan, int, int rank) {
-    return rank == 0 ? (plan == 1 ? 1.0 : 2.0) : (plan == 1 ? 30.0 : 20.0);
+  int runs = 0;
+  std::size_t last = 0;
+  const auto served = job.Call(kLong, [&](std::size_t plan, int, int rank) {
+    if (rank == 0 && std::exchange(last, plan) != plan) ++runs;
+    return plan == 1 ? (runs < 4 ? 90.0 : 20.0) : 50.0;
   });
   EXPECT_EQ(served.back(), 0U);
 }
 
-TEST(Trial, SomeDisturbedCallsDoNotMatter) {
+// Where ranks share a core, some calls find all that they need, and the next one pays for it.
+TEST(Trial, TheMeanOfSeveralCallsCounts) {
   SimulatedJob job(2);
-  const auto served = job.Call(
-      kLong, [](std::size_t plan, int call, int) { return (plan == 1 ? 20.0 : 30.0) + (call % 3 == 0 ? 5000 : 0); });
-  EXPECT_EQ(served.back(), 1U);
+  const auto served = job.Call(kLong, [](std::size_t plan, int call, int rank) {
+    return plan == 1 ? ((call + rank) % 4 == 0 ? 160.0 : 1.0) : 30.0;
+  });
+  EXPECT_EQ(served.back(), 0U);
 }
 
 TEST(Trial, PlansAreTriedAgainWhenTheNetworkHasChanged) {
   SimulatedJob job(2);
   job.Call(kLong, [](std::size_t plan, int, int) { return plan == 1 ? 20.0 : 30.0; });
   EXPECT_EQ(job.rank(0).next(), 1U);
-  const auto served = job.Call(3000, [](std::size_t plan, int, int) { return plan == 1 ? 200.0 : 60.0; });
+  const auto served = job.Call(9000, [](std::size_t plan, int, int) { return plan == 1 ? 200.0 : 60.0; });
   EXPECT_EQ(served.back(), 0U);
   ASSERT_EQ(job.said().size(), 3U);
-  EXPECT_NE(job.said()[1].find("takes 200.0 us now, and took 20.0"), std::string::npos) << job.said()[1];
+  EXPECT_NE(job.said()[1].find("takes 200.0 to 200.0 us now, and took 20.0 to 20.0 us"), std::string::npos)
+      << job.said()[1];
 }
 
 TEST(Trial, LooksBecomeRare) {
   SimulatedJob job(2);
   int exchanges = 0, last = 0;
-  for (int call = 0; call < 100'000; ++call) {
+  for (int call = 0; call < 500'000; ++call) {
     if (job.rank(0).due()) {
       ++exchanges;
       last = call;
@@ -151,7 +156,7 @@ TEST(Trial, LooksBecomeRare) {
     job.Call(1, [](std::size_t, int, int) { return 20.0; });
   }
   EXPECT_LT(exchanges, 14);
-  EXPECT_GT(last, 70'000);  // but do not end
+  EXPECT_GT(last, 350'000);  // but do not end
 }
 
 class TrialsOfACall : public ::testing::Test {
@@ -188,7 +193,7 @@ TEST_F(TrialsOfACall, TheRanksExchangeIsNotTriedItself) {
   Trials trials(0, true, [](const cost_model::Kind&, std::size_t) { return PlansOf(2); });
   const auto call = Call(schedule::Collective::all_reduce, tuttiFloat32, tuttiMax);
   auto* const trial = trials.Of(call, PackCall(call));
-  while (!trial->due()) trial->Took(1);
+  while (!trial->due()) trial->Add(1);
   const auto* const exchange = trials.Before(call);
   ASSERT_NE(exchange, nullptr);
   EXPECT_TRUE(exchange->own);
