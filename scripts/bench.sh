@@ -27,10 +27,10 @@ fi
 if [ "${1:-}" = hosts ]; then
   shift
   for shape in 2x1 2x2 2x4 3x1 4x1 4x2; do
-    hosts=${shape%x*}
+    hosts=${shape%x*} ranks=$((${shape/x/*}))
     echo "[bench] $hosts hosts, ${shape#*x} ranks on each"
-    build/bench/bench/tutti-bench grid --hosts "$hosts" --grid-ranks $((hosts * ${shape#*x})) --grid-sizes 8,1K,64K,1M,16M \
-      --cell-ms 30 --json "build/bench/hosts-$shape.json" --csv "build/bench/hosts-$shape.csv" "$@"
+    build/bench/bench/tutti-bench grid --hosts "$hosts" --ranks "$ranks" --grid-ranks "$ranks" \
+      --grid-sizes 8,1K,64K,1M,16M --cell-ms 30 --json "build/bench/hosts-$shape.json" --csv "build/bench/hosts-$shape.csv" "$@"
   done
   exit
 fi

@@ -55,13 +55,17 @@ class Trial {
   // A call has ended.
   void Add(double us);
   // The plan serves until further notice, and no exchange is due.
-  bool Keeps(std::size_t plan) const { return stage_ == Stage::serving && serving_ == plan && !due(); }
+  bool Keeps(std::size_t plan) const {
+    return (stage_ == Stage::serving || stage_ == Stage::listed) && serving_ == plan && !due();
+  }
   // Why the plan is used, for a person; empty: because it is the usual one.
   std::string Reason(std::size_t plan) const;
 
  private:
-  // In its first calls, a program may still be starting.
-  static constexpr std::uint64_t kUntilTrial = 32;
+  // In its first calls, a program may still be starting. Then the ranks exchange what to try, and how long a call takes.
+  static constexpr std::uint64_t kUntilListed = 32;
+  // A trial takes about a tenth of a second, mostly by slower plans. A call must have taken so long in all to be worth it.
+  static constexpr double kWorthTryingUs = 1e6;
   // A plan serves so many calls in a row, or as many as take so long; then the next one does. The first calls of a run do not
   // count: they make the plan, and the caches forget the plan before.
   static constexpr std::uint64_t kFewestInARow = 8, kMostInARow = 512;
@@ -74,7 +78,7 @@ class Trial {
   // Where calls take this many times as long as they did, or as little of it, the plans are tried again.
   static constexpr double kOtherThanBefore = 1.5;
 
-  enum class Stage : std::uint8_t { usual, trying, serving };
+  enum class Stage : std::uint8_t { usual, listed, trying, serving };
 
   // Microseconds, in the fastest and the slowest round.
   struct Took {
@@ -90,7 +94,8 @@ class Trial {
   Stage stage_ = Stage::usual;
   std::uint64_t calls_ = 0;  // since the stage began
   std::uint64_t in_a_row_ = kFewestInARow;
-  std::uint64_t next_exchange_ = kUntilTrial;
+  std::uint64_t next_exchange_ = kUntilListed;
+  std::uint64_t tried_after_ = 0;  // calls since the plans were listed
   std::uint64_t looks_every_ = kFirstLook;
   std::vector<tuner::Estimate> plans_;
   std::size_t serving_ = 0;

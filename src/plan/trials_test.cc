@@ -77,7 +77,7 @@ class SimulatedJob {
   std::vector<std::string> said_;
 };
 
-constexpr int kLong = 8000;  // until a trial is over
+constexpr int kLong = 120'000;  // until a trial is over
 
 TEST(Trial, TheFastestPlanServesInTheEnd) {
   SimulatedJob job(3);
@@ -97,9 +97,15 @@ TEST(Trial, TheUsualPlanStaysWhereNoOtherIsClearlyFaster) {
   EXPECT_EQ(served.back(), 0U);
 }
 
+TEST(Trial, AShortJobIsNotDisturbed) {
+  SimulatedJob job(3);
+  const auto served = job.Call(10'000, [](std::size_t, int, int) { return 50.0; });
+  EXPECT_EQ(std::accumulate(served.begin(), served.end(), std::size_t{0}), 0U);
+}
+
 TEST(Trial, OnePlanIsNotTried) {
   SimulatedJob job(1);
-  const auto served = job.Call(5000, [](std::size_t, int call, int) { return call; });
+  const auto served = job.Call(kLong, [](std::size_t, int, int) { return 20.0; });
   EXPECT_EQ(std::accumulate(served.begin(), served.end(), std::size_t{0}), 0U);
   EXPECT_TRUE(job.said().empty());
 }
@@ -138,7 +144,7 @@ TEST(Trial, PlansAreTriedAgainWhenTheNetworkHasChanged) {
   SimulatedJob job(2);
   job.Call(kLong, [](std::size_t plan, int, int) { return plan == 1 ? 20.0 : 30.0; });
   EXPECT_EQ(job.rank(0).next(), 1U);
-  const auto served = job.Call(9000, [](std::size_t plan, int, int) { return plan == 1 ? 200.0 : 60.0; });
+  const auto served = job.Call(150'000, [](std::size_t plan, int, int) { return plan == 1 ? 200.0 : 60.0; });
   EXPECT_EQ(served.back(), 0U);
   ASSERT_EQ(job.said().size(), 3U);
   EXPECT_NE(job.said()[1].find("takes 200.0 to 200.0 us now, and took 20.0 to 20.0 us"), std::string::npos)
