@@ -44,7 +44,7 @@ TrialWords Trial::Mine(bool lists) const {
     words.minus_fastest_us[plan] = static_cast<float>(-fastest);
     words.minus_slowest_us[plan] = static_cast<float>(-slowest);
   }
-  if (stage_ != Stage::usual || !lists) return words;
+  if (stage_ != Stage::waiting || !lists) return words;
   std::size_t plans = 0;
   for (const auto& plan : list_()) {
     if (plans < words.plan.size()) words.plan[plans++] = ToWords(plan);
@@ -77,18 +77,22 @@ std::string Trial::Took::Text() const { return fmt::format("{:.1f} to {:.1f} us"
 std::string Trial::Conclude(const TrialWords& all) {
   switch (stage_) {
     case Stage::usual: {
+      const double us = std::max(1.0, TookBy(all, 0).fastest);
+      in_a_row_ = std::clamp(static_cast<std::uint64_t>(kRunUs / us), kFewestInARow, kMostInARow);
+      stage_ = Stage::waiting;
+      calls_ = 0;
+      next_exchange_ = static_cast<std::uint64_t>(kWorthTryingUs / us) + 1;
+      return "";
+    }
+    case Stage::waiting: {
       for (const auto& plan : all.plan) {
         if (plans_.size() < static_cast<std::size_t>(all.plans)) plans_.push_back(FromWords(plan));
       }
-      calls_ = 0;
-      next_exchange_ = kNever;
-      stage_ = Stage::serving;
       if (plans_.size() > 1) {
-        const double us = std::max(1.0, TookBy(all, 0).fastest);
-        tried_after_ = static_cast<std::uint64_t>(kWorthTryingUs / us) + 1;
-        stage_ = Stage::listed;
-        in_a_row_ = std::clamp(static_cast<std::uint64_t>(kRunUs / std::max(1.0, TookBy(all, 0).fastest)),
-                               kFewestInARow, kMostInARow);
+        Try();
+      } else {
+        stage_ = Stage::serving;
+        next_exchange_ = kNever;
       }
       return "";
     }
@@ -109,7 +113,6 @@ std::string Trial::Conclude(const TrialWords& all) {
       return fmt::format("{}: tried {}; {} {}", call_, text, builders::NameOf(plans_[best].algorithm),
                          best == before ? "stays" : "serves from now on");
     }
-    case Stage::listed:
     case Stage::serving: break;
   }
   const Took before = took_[serving_], now = TookBy(all, 0);
@@ -130,11 +133,10 @@ void Trial::Add(double us) {
   if (in_run == 0) mean = 0;
   if (in_run >= begins) mean += us / static_cast<double>(in_a_row_ - begins);
   ++calls_;
-  if (stage_ == Stage::listed && calls_ == tried_after_) Try();
 }
 
 std::string Trial::Reason(std::size_t plan) const {
-  if (stage_ == Stage::usual || stage_ == Stage::listed || plans_.size() < 2) return "";
+  if (plans_.size() < 2) return "";
   if (stage_ == Stage::trying) return fmt::format("on trial, predicted {:.1f} us", plans_[plan].us);
   const auto own = fmt::format("took {} on trial, predicted {:.1f}", took_[plan].Text(), plans_[plan].us);
   if (plan == 0) return own;

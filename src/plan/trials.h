@@ -2,8 +2,8 @@
 // networks change.
 //
 // All ranks count a call alike, so each plan serves the same calls on all of them. Before some of the calls the ranks exchange
-// what they know, by an all-reduce of their own: first rank 0's list of plans to try; then how long each rank's calls took, from
-// which all conclude the same; and from time to time whether calls still take as long.
+// what they know, by an all-reduce of their own: how long a call takes; when that makes a trial worth its time, rank 0's list of
+// plans; after the trial, how long calls took by each; and from time to time whether they still take as long. All conclude the same.
 //
 // Thread-safety: as Operations.
 #pragma once
@@ -56,14 +56,14 @@ class Trial {
   void Add(double us);
   // The plan serves until further notice, and no exchange is due.
   bool Keeps(std::size_t plan) const {
-    return (stage_ == Stage::serving || stage_ == Stage::listed) && serving_ == plan && !due();
+    return (stage_ == Stage::serving || stage_ == Stage::waiting) && serving_ == plan && !due();
   }
   // Why the plan is used, for a person; empty: because it is the usual one.
   std::string Reason(std::size_t plan) const;
 
  private:
-  // In its first calls, a program may still be starting. Then the ranks exchange what to try, and how long a call takes.
-  static constexpr std::uint64_t kUntilListed = 32;
+  // In its first calls, a program may still be starting. Then the ranks exchange how long a call takes.
+  static constexpr std::uint64_t kFirstCalls = 32;
   // A trial takes about a tenth of a second, mostly by slower plans. A call must have taken so long in all to be worth it.
   static constexpr double kWorthTryingUs = 1e6;
   // A plan serves so many calls in a row, or as many as take so long; then the next one does. The first calls of a run do not
@@ -78,7 +78,7 @@ class Trial {
   // Where calls take this many times as long as they did, or as little of it, the plans are tried again.
   static constexpr double kOtherThanBefore = 1.5;
 
-  enum class Stage : std::uint8_t { usual, listed, trying, serving };
+  enum class Stage : std::uint8_t { usual, waiting, trying, serving };
 
   // Microseconds, in the fastest and the slowest round.
   struct Took {
@@ -94,8 +94,7 @@ class Trial {
   Stage stage_ = Stage::usual;
   std::uint64_t calls_ = 0;  // since the stage began
   std::uint64_t in_a_row_ = kFewestInARow;
-  std::uint64_t next_exchange_ = kUntilListed;
-  std::uint64_t tried_after_ = 0;  // calls since the plans were listed
+  std::uint64_t next_exchange_ = kFirstCalls;
   std::uint64_t looks_every_ = kFirstLook;
   std::vector<tuner::Estimate> plans_;
   std::size_t serving_ = 0;
