@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "algorithms/builders/records.h"
 #include "base/log.h"
@@ -77,7 +78,8 @@ std::string Trial::Took::Text() const { return fmt::format("{:.1f} to {:.1f} us"
 std::string Trial::Conclude(const TrialWords& all) {
   switch (stage_) {
     case Stage::usual: {
-      const double us = std::max(1.0, TookBy(all, 0).fastest);
+      // Among the first calls are some that connect ranks, and some that find all data there.
+      const double us = std::max(1.0, std::sqrt(TookBy(all, 0).fastest * TookBy(all, 0).slowest));
       in_a_row_ = std::clamp(static_cast<std::uint64_t>(kRunUs / us), kFewestInARow, kMostInARow);
       stage_ = Stage::waiting;
       calls_ = 0;
