@@ -8,6 +8,7 @@
 #include "algorithms/builders/records.h"
 #include "base/log.h"
 #include "base/numbers/datatype.h"
+#include "selection/tuner/explain.h"
 #include "src/plan/planning.h"
 
 namespace tutti::plan {
