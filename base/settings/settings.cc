@@ -128,8 +128,7 @@ const std::vector<Variable>& Variables() {
                "connect the ranks as if they were on this many hosts; same on all ranks"),
         Word("TUTTI_MEASURE", &Settings::measure, {"1", "0", "all"},
              "between hosts. 1: measure what messages cost when ranks meet, and try plans of repeated calls whose "
-             "results "
-             "do not depend on them; all: of all calls; 0: measure nothing; same on all ranks"),
+             "results do not depend on them; all: of all calls; 0: measure nothing; same on all ranks"),
         Text("TUTTI_CALIBRATION", &Settings::calibration,
              "file written by `tutti calibrate`; none: built-in defaults; empty: the default location; rank 0's value "
              "is used"),
@@ -151,7 +150,8 @@ const std::vector<Variable>& Variables() {
         Word("TUTTI_CMA", &Settings::cma, {"", "on", "off", "1", "0"},
              "whether ranks read each other's ordinary memory with process_vm_readv; empty: where the cost model finds "
              "it faster; 1 and 0: on and off"),
-        Flag("TUTTI_ZERO_COPY", &Settings::zero_copy, "0: never read a peer's buffers directly, nor receive from another host into the caller's"),
+        Flag("TUTTI_ZERO_COPY", &Settings::zero_copy,
+             "0: never read a peer's buffers directly, nor receive from another host into the caller's"),
         Flag("TUTTI_GPU", &Settings::gpu,
              "0: host memory only, even if a thread has a CUDA context; same on all ranks"),
         Flag("TUTTI_GPU_P2P", &Settings::gpu_p2p,

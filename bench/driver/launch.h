@@ -33,7 +33,7 @@ bool RunsInThreads(const std::string& library);
 // process.
 std::vector<std::vector<std::string>> CommandsFor(const std::string& library, int ranks, int threads,
                                                   const ClusterShape& cluster);
-// The settings that the bench gives the library on so many ranks.
+// The settings that the bench gives the library on so many ranks and hosts.
 Environment EnvironmentFor(const std::string& library, int ranks, int hosts);
 
 // The directory of this executable and its workers.

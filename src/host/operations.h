@@ -73,7 +73,7 @@ class Operations {
       return repeated;
     return repeated->plan().trial->Keeps(repeated->plan().tried) ? repeated : nullptr;
   }
-  // What must run before that collective or message, and be asked for again afterwards; null: nothing.
+  // The operation that must run before that collective or message. The caller then asks again. Null: none.
   const plan::Operation* Before(const plan::Operation& next) { return trials_ ? trials_->Before(next) : nullptr; }
   // Begins that operation again. The result is good until the next operation begins. The call is not published yet, so
   // that its first slots can be filled before: while they travel, the caller publishes it by Publish(). REQUIRES:
@@ -104,7 +104,7 @@ class Operations {
       ForgetPlans();
   }
   void ForgetPlans();
-  // Something else says what serves.
+  // A table decides from now on which plan serves.
   void EndTrials() {
     ForgetPlans();
     trials_.reset();

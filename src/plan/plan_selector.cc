@@ -106,7 +106,7 @@ PlanSelector::PlanSelector(cost_model::TuningContext tuning, const Programs& pro
   program_table_ =
       tuner::SelectionTable::FromJson(root.RawText(kProgramTable), "rank 0's table of programs", program_tuning_);
   network_ = root.Has(kNetwork) ? std::optional(NetworkFrom(root.At(kNetwork))) : std::nullopt;
-  // To price a call's plans while all ranks wait must not take long.
+  // Rank 0 prices a call's plans while all ranks wait. That must not take long.
   constexpr int kMostRanks = 64;
   tries_ = network_ && tuning_.nranks <= kMostRanks && settings.measures() && origin_.empty() && external_ == nullptr &&
            programs.empty() && !tuning_.deterministic;
@@ -124,7 +124,7 @@ Choice PlanSelector::Choose(const ServingProgram& serving, const cost_model::Kin
 }
 
 std::vector<tuner::Estimate> PlanSelector::Alternatives(const cost_model::Kind& kind, std::size_t bytes) const {
-  // What costs more by its price is hardly ever the fastest one.
+  // A plan with a higher price is hardly ever the fastest one.
   constexpr double kWorthTrying = 2;
   const cost_model::Machine machine = MachineOf(costs_, tuning_, network_);
   tuner::Tuner tuner(machine, tuning_);

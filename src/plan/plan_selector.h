@@ -39,18 +39,15 @@ class PlanSelector {
 
   const cost_model::TuningContext& tuning() const { return tuning_; }
   const tuner::SelectionTable& table() const { return table_; }
-  void UseTable(tuner::SelectionTable table) {
-    table_ = std::move(table);
-    tries_ = false;
-  }
+  void UseTable(tuner::SelectionTable table) { table_ = std::move(table); }
   // Whether each rank asks a tuner of its own.
   bool tuned() const { return external_ != nullptr; }
   // `bytes`: of the buffer for all_reduce, broadcast and reduce; otherwise of the largest block.
   Choice Choose(const Operation& asked, const cost_model::Kind& kind, std::size_t bytes) const;
   // How the program moves the data.
   Choice Choose(const ServingProgram& serving, const cost_model::Kind& kind, std::size_t bytes) const;
-  // Whether plans of repeated calls are tried (trials.h): between hosts, unless something else decides what serves. Equal on all
-  // ranks.
+  // Whether a new communicator tries plans of repeated calls (trials.h): between hosts, unless something else decides which plan
+  // serves. Equal on all ranks.
   bool tries() const { return tries_; }
   // The chosen plan, and the others that are worth a trial, the cheapest first. REQUIRES: as Explain.
   std::vector<tuner::Estimate> Alternatives(const cost_model::Kind& kind, std::size_t bytes) const;

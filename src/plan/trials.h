@@ -22,7 +22,7 @@
 
 namespace tutti::plan {
 
-// What a rank tells the others: numbers that the ranks' greatest are taken of. Only rank 0 has plans.
+// A rank's message to the others. An all-reduce takes the greatest of all ranks' numbers, place by place. Only rank 0 has plans.
 struct TrialWords {
   static constexpr std::size_t kMostPlans = 4;
 
@@ -32,8 +32,8 @@ struct TrialWords {
   };
   float plans = 0;
   std::array<Plan, kMostPlans> plan{};
-  // What a call takes in the fastest and the slowest round, by plan; once one serves, by this one, in the first place. Negated, so
-  // that the least of all ranks counts: the rank that comes last waits for no other.
+  // The time of a call in the fastest and in the slowest round, by plan; outside of trials, of the serving plan, in the first place.
+  // Negated, so that the least of all ranks counts: the rank that comes last waits for no other.
   std::array<float, kMostPlans> minus_fastest_us{}, minus_slowest_us{};
 };
 

@@ -229,7 +229,7 @@ TEST(SelectionLog, HasALineForEachCandidate) {
       options);
 }
 
-// What a call is predicted to take.
+// The predicted time of a small all-reduce, in us.
 float Estimate(tuttiComm_t comm) {
   float value = 1;
   tuttiSimInfo_t info = TUTTI_SIM_INFO_INITIALIZER;

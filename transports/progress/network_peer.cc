@@ -76,7 +76,7 @@ std::byte* IncomingRing::LandingInPlace(const SlotMessage& message) {
   // No honest peer sends a slot twice. The second one could arrive when the call has its memory back.
   if (expected.begun == message.number) return nullptr;
   expected.begun = message.number;
-  // What another operation sends will be refused, and must not overwrite this one's memory.
+  // The run will refuse another operation's data. They must not overwrite this one's memory.
   expected.borrowed = expected.slot == message;
   return expected.borrowed ? expected.destination : landing;
 }

@@ -33,9 +33,9 @@ class Fabric {
 
   int rank() const { return rank_; }
   int nranks() const { return layout_.nranks(); }
-  // Of the segments of this host's ranks.
+  // The layout of the segments of this host's ranks.
   const ring::Layout& layout() const { return layout_; }
-  // Of that rank's segment, or shadow segment.
+  // The layout of that rank's segment, or shadow segment.
   const ring::Layout& layout(int rank) const { return is_local(rank) ? layout_ : shadow_layout_; }
   const Hosts& hosts() const { return locality_.hosts; }
   const Locality& locality() const { return locality_; }
