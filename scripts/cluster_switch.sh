@@ -46,10 +46,10 @@ agent() {
 
 # ---- Network
 
-# set_shaping MS: sets `shaping`, the tc arguments for an interface with a bucket of MS milliseconds. It uses tbf, not
-# htb, because one queue and one bucket suffice.
+# set_shaping MS QUEUE: sets `shaping`, the tc arguments for an interface with a bucket of MS milliseconds, and a queue of so many
+# bytes. It uses tbf, not htb, because one queue and one bucket suffice.
 set_shaping() {
-  local bits peak_bucket limit
+  local bits peak_bucket
   set_bits "$bandwidth"
   # The bucket is large because on a busy machine both the timer that wakes tbf and the sending process run late, and
   # capacity beyond the bucket's size is lost. The bucket drains at 1.1 times the rate, so that a message after a pause
@@ -57,16 +57,12 @@ set_shaping() {
   # over: 64 KB plus the headers of its packets on the wire. Otherwise tbf splits the packet, which takes CPU time.
   peak_bucket=$((bits / 8 / 4000))
   [ "$peak_bucket" -ge 131072 ] || peak_bucket=131072
-  # Models a switch with small buffers: 5 ms, but at least 1 MB. One host's sockets never fill the buffer, because the
-  # kernel lets each socket queue only about a millisecond of data. Several hosts that send to one host can fill it.
-  limit=$((bits / 8 / 200))
-  [ "$limit" -ge 1048576 ] || limit=1048576
-  shaping="tbf rate ${bits}bit burst $((bits * $1 / 8000 + 131072)) limit $limit"
+  shaping="tbf rate ${bits}bit burst $((bits * $1 / 8000 + 131072)) limit $2"
   shaping+=" peakrate $((bits * 11 / 10))bit mtu $peak_bucket"
 }
 
 build_network() {
-  local host rail id net shaping control='' batch=$shared/batch  # a file of commands, faster than many processes
+  local host rail id net shaping bits buffer control='' batch=$shared/batch  # a file of commands, faster than many processes
   # Use cubic even if the machine has another default: results must be comparable between machines, and bbr takes more
   # CPU time. It is set for each route, because the default of a network namespace cannot always be set.
   ! grep -qw cubic /proc/sys/net/ipv4/tcp_available_congestion_control || control="congctl cubic"
@@ -95,10 +91,15 @@ build_network() {
     # shellcheck disable=SC2016
     nsenter --target "${init[host]}" --net sh -c 'ip link set lo up && ip -batch "$0"' "$batch"
     [ -n "$bandwidth" ] || continue
-    set_shaping 2
+    # As many bytes as a thousand packets of TCP, which is a system's own limit. TCP does not notice at once what its own system
+    # drops, and sends it again after 200 ms.
+    set_shaping 2 $((1000 * 65536))
     for ((rail = 0; rail < nics; rail++)); do echo "qdisc add dev eth$rail root $shaping"; done >"$batch"
-    # The bucket towards a host is twice as large, so that data is not throttled a second time there.
-    set_shaping 4
+    # A switch with small buffers: 5 ms, but at least 1 MB. Several hosts that send to one host can fill it. The bucket is twice
+    # as large as the host's, so that data is not throttled a second time there.
+    set_bits "$bandwidth"
+    buffer=$((bits / 8 / 200))
+    set_shaping 4 $((buffer > 1048576 ? buffer : 1048576))
     for ((rail = 0; rail < nics; rail++)); do echo "qdisc add dev host${host}eth$rail root $shaping"; done >"$batch.bridge"
     { nsenter --target "${init[host]}" --net tc -batch "$batch" && tc -batch "$batch.bridge"; } ||
       cannot "tc cannot shape with tbf (kernel module sch_tbf, CONFIG_NET_SCH_TBF)"

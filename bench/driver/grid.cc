@@ -168,6 +168,7 @@ int RunGrid(const Options& given) {
   std::vector<std::unique_ptr<Team>> teams;
   Chances chances;
   int started = 0;
+  double link = 0;  // of a host, in GB/s each way; 0: unlimited
   for (const GridCell& cell : left) {
     progress.Step(fmt::format("{} {} {} ranks", cell.Name(), report::FormatSize(cell.bytes), cell.ranks));
     if (started != cell.ranks) {
@@ -177,12 +178,20 @@ int RunGrid(const Options& given) {
       PrintLimits(contents.limits[cell.ranks]);
       teams = StartTeams(options, cell.ranks);
       started = cell.ranks;
+      link = 0;
+      if (const auto tcp = ProbeHosts(options, cell.ranks, teams); tcp && !options.cluster.bandwidth.empty()) {
+        link = options.cluster.nics * tcp->stream_gbps;
+      }
     }
     Revive(teams, options, cell.ranks, chances);
     Record record = MakeRecord(cell.operation, cell.bytes, cell.ranks);
     Limits& limits = contents.limits[cell.ranks];
     RefreshCoreDistance(limits);
     record.bound_us = BoundUs(cell.operation, cell.ranks, limits);
+    if (link > 0) {
+      record.bound_us =
+          std::max(*record.bound_us, LinkBoundUs(cell.operation, cell.ranks, options.cluster.hosts, link));
+    }
     if (cell.ranks <= limits.cores && limits.cores > 1) record.line_round_trip_us = limits.line_round_trip_us;
     record.results = MeasureInterleaved(teams, cell.operation, options.plan, options.repetitions);
     contents.records.push_back(record);

@@ -87,20 +87,6 @@ void WriteFiles(const Options& options, const std::vector<std::unique_ptr<Team>>
   if (!options.plot_file.empty()) WriteFile(options.plot_file, PlotSweep(records));
 }
 
-// Between the first ranks of the first two hosts, in the processes of the first library.
-std::optional<TcpLimits> ProbeHosts(const Options& options, const std::vector<std::unique_ptr<Team>>& teams) {
-  if (options.cluster.hosts == 1 || !teams.front()->alive()) return std::nullopt;
-  Team& team = *teams.front();
-  const int client = options.ranks / options.cluster.hosts;
-  const Json address = team.Ask({{"do", "tcp listen"}}, options.plan.timeout).front();
-  const auto replies =
-      team.Ask({{"do", "tcp probe"}, {"server", 0}, {"client", client}, {"address", address}}, options.plan.timeout);
-  const TcpLimits limits = TcpLimitsFromJson(replies[static_cast<std::size_t>(client)]);
-  fmt::print("# plain TCP from host0 to host1: round trip of 8 B {:.1f} us, stream {:.3f} GB/s\n", limits.round_trip_us,
-             limits.stream_gbps);
-  return limits;
-}
-
 // A peer has degenerated if a call takes time slices of the scheduler instead of work: this long, and this many times as
 // long as the fastest library. Larger messages, which it cuts into many pieces, would take it hours.
 constexpr double kDegenerateUs = 5'000;
@@ -150,6 +136,20 @@ std::vector<std::unique_ptr<Team>> StartTeams(const Options& options, int ranks)
   return teams;
 }
 
+std::optional<TcpLimits> ProbeHosts(const Options& options, int ranks,
+                                    const std::vector<std::unique_ptr<Team>>& teams) {
+  if (options.cluster.hosts == 1 || !teams.front()->alive()) return std::nullopt;
+  Team& team = *teams.front();
+  const int client = ranks / options.cluster.hosts;
+  const Json address = team.Ask({{"do", "tcp listen"}}, options.plan.timeout).front();
+  const auto replies =
+      team.Ask({{"do", "tcp probe"}, {"server", 0}, {"client", client}, {"address", address}}, options.plan.timeout);
+  const TcpLimits limits = TcpLimitsFromJson(replies[static_cast<std::size_t>(client)]);
+  fmt::print("# plain TCP from host0 to host1: round trip of 8 B {:.1f} us, stream {:.3f} GB/s\n", limits.round_trip_us,
+             limits.stream_gbps);
+  return limits;
+}
+
 int RunSweep(const Options& options, std::vector<std::unique_ptr<Team>> teams) {
   const std::vector<Row> rows = RowsOf(options);
   const bool can_be_in_place = CanBeInPlace(rows.front().operation.collective);
@@ -161,7 +161,7 @@ int RunSweep(const Options& options, std::vector<std::unique_ptr<Team>> teams) {
   // Probed before and after: a change between the two also affected the libraries.
   std::vector<TcpLimits> tcp;
   const auto probe = [&] {
-    if (const auto limits = ProbeHosts(options, teams)) tcp.push_back(*limits);
+    if (const auto limits = ProbeHosts(options, options.ranks, teams)) tcp.push_back(*limits);
   };
   probe();
   table.PrintHeader();

@@ -12,10 +12,15 @@ constexpr double kBytesPerUsOfOneGbs = 1e3;
 
 struct Shares {
   double n;      // ranks
-  double c;      // cores that have ranks
-  double local;  // ranks on the fullest core
+  double c;      // cores that have ranks, or hosts
+  double local;  // ranks on the fullest one
   double block;  // bytes of count elements
 };
+
+Shares SharesOf(const Operation& operation, int ranks, int places) {
+  return {static_cast<double>(ranks), static_cast<double>(places), static_cast<double>((ranks + places - 1) / places),
+          static_cast<double>(operation.count * SizeOf(operation.type))};
+}
 
 double Crossing(const Pattern& pattern, const Shares& s) {
   const double others = s.n - s.local;  // ranks on cores other than the fullest
@@ -66,9 +71,7 @@ double OverlapInPlace(const Sides& sides) { return std::min(sides.inputs, sides.
 
 Traffic TrafficOf(const Operation& operation, int ranks, int cores) {
   const int used = std::min(ranks, cores);
-  const Shares shares = {static_cast<double>(ranks), static_cast<double>(used),
-                         static_cast<double>((ranks + used - 1) / used),
-                         static_cast<double>(operation.count * SizeOf(operation.type))};
+  const Shares shares = SharesOf(operation, ranks, used);
   const Pattern& pattern = PatternOf(operation.collective);
   const Sides sides = SidesOf(pattern, shares);
   Traffic traffic;
@@ -97,6 +100,10 @@ double BoundUs(const Operation& operation, int ranks, const Limits& limits) {
   const double crossing =
       kept || limits.crossing.points().empty() ? 0 : traffic.crossing / (ways * limits.crossing.Highest());
   return std::max({latency, streaming / kBytesPerUsOfOneGbs, crossing / kBytesPerUsOfOneGbs});
+}
+
+double LinkBoundUs(const Operation& operation, int ranks, int hosts, double link) {
+  return Crossing(PatternOf(operation.collective), SharesOf(operation, ranks, hosts)) / (link * kBytesPerUsOfOneGbs);
 }
 
 }  // namespace tutti::bench

@@ -82,6 +82,16 @@ TEST(Bound, IsTheSlowerOfCrossingAndStreaming) {
   EXPECT_NEAR(BoundUs(Floats(Collective::broadcast, kMega, 2, true), 2, limits), 2.0 * kMega / 30e3, 1e-6);
 }
 
+TEST(Bound, OfALinkCountsWhatMustCrossBetweenHosts) {
+  const auto bound = [](Collective collective) { return LinkBoundUs(Floats(collective, kMega, 8), 8, 4, 1.25); };
+  constexpr double kUs = kMega / 1.25e3;  // one way
+  EXPECT_NEAR(bound(Collective::all_reduce), 1.5 * kUs, 1e-6);
+  EXPECT_NEAR(bound(Collective::reduce_scatter), 0.75 * kUs, 1e-6);
+  EXPECT_NEAR(bound(Collective::all_gather), 0.75 * kUs, 1e-6);
+  EXPECT_NEAR(bound(Collective::all_to_all), 1.5 * kUs, 1e-6);  // two ranks of a host, three quarters each
+  EXPECT_NEAR(bound(Collective::broadcast), kUs, 1e-6);
+}
+
 TEST(Bound, CountsNoCrossingWhereACacheKeepsTheInputs) {
   Limits limits = RoundNumbers();
   limits.crossing = Flat(1);

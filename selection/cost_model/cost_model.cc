@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "algorithms/builders/records.h"
@@ -305,6 +306,7 @@ CostModel::Crossing CostModel::BusiestLink(ring::Protocol protocol, int channels
   const auto [found, fresh] = busiest_link_.try_emplace({protocol, channels});
   if (!fresh) return found->second;
   std::map<int, Crossing> slots;
+  std::map<int, std::set<std::pair<int, int>>> senders;  // over the network: member and channel
   // Members stand for the ranks of every node alike, so their load on another node's links counts on their own node's.
   const bool folded = static_cast<int>(slowdown_.size()) < machine_.nranks();
   const auto home = [&](int resource) { return folded ? machine_.LocalNumber(resource) : resource; };
@@ -315,7 +317,9 @@ CostModel::Crossing CostModel::BusiestLink(ring::Protocol protocol, int channels
       for (const int resource : route.resources) {
         auto& load = slots[home(resource)];
         load.all += share;
-        if (route.network) load.network += share;
+        if (!route.network) continue;
+        load.network += share;
+        senders[home(resource)].emplace(send.member, channel);
       }
     }
   }
@@ -329,6 +333,9 @@ CostModel::Crossing CostModel::BusiestLink(ring::Protocol protocol, int channels
         graph_.slots_of_a_crossing * UsPerByte(machine_.resource(resource).bandwidth) / efficiency;
     busiest.all = std::max(busiest.all, load.all * us_per_byte);
     busiest.network = std::max(busiest.network, load.network * us_per_byte);
+  }
+  for (const auto& [resource, those] : senders) {
+    busiest.network_senders = std::max(busiest.network_senders, static_cast<int>(those.size()));
   }
   return found->second = busiest;
 }
@@ -345,13 +352,11 @@ double CostModel::Microseconds(const Load& load) const {
   // The channels' parts cross the links together.
   const Crossing link = BusiestLink(load.config.protocol, load.channels);
   const double crossing = bytes * load.channels;
-  const double of_one_channel = BusiestLink(load.config.protocol, 1).network;
-  const double sharing = of_one_channel > 0 ? load.channels * link.network / of_one_channel : 1;
   double first = 0;
   double further = 0;
   for (const std::size_t grid_point : {above - 1, above}) {
     const Paths& paths = PathsOf(use, grid_point);
-    for (const auto& path : paths.first) first = std::max(first, path.Microseconds(rates, bytes, sharing));
+    for (const auto& path : paths.first) first = std::max(first, path.Microseconds(rates, bytes, link.network_senders));
     for (const auto& path : paths.around_network) {
       first = std::max(first, path.Microseconds(rates, bytes) + crossing * link.network);
     }

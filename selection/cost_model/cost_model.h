@@ -5,9 +5,9 @@
 //     duration = operation + first chunk (longest path through the steps) + (chunks - 1) x slowest of
 //                  an executor's steps, a lane's span, a proxy's messages, a link's bytes
 //
-// All channels begin at the same time, so their first chunks cross the network together. Each is slowed by the number
-// of channels on its link, and none is done before the busiest link has carried them all, plus the steps before and
-// after. Later chunks are spread out and share only the link's time.
+// All channels, and all ranks of a node, begin at the same time, so their first chunks cross the network together. Each is
+// slowed by the number of ranks and channels that send on its link, and none is done before the busiest link has carried
+// them all, plus the steps before and after. Later chunks are spread out and share only the link's time.
 //
 // The longest paths are found for a grid of sizes. Between grid points, use the longer of the two neighbouring paths,
 // which is at most slightly too short.
@@ -77,7 +77,7 @@ class CostModel {
     double summands = 0;
     double us_per_byte = 0;          // of links that steps write across
     double network_us_per_byte = 0;  // of those that slots cross by themselves
-    // `sharing`: the number of channels whose slots cross a network link at the same time.
+    // `sharing`: how many slots cross a network link at the same time.
     double Microseconds(const Rates& rates, double bytes, double sharing = 1) const;
     void Add(const Path& other, double times);
   };
@@ -86,6 +86,7 @@ class CostModel {
   struct Crossing {
     double all = 0;
     double network = 0;
+    int network_senders = 0;  // on the network link that most use: ranks, each of their channels for itself
   };
   // The longest paths of a chunk.
   struct Paths {
