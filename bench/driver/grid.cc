@@ -44,6 +44,7 @@ void Save(const Options& options, const Contents& contents) {
     Json json = {{"tutti_bench", 1},
                  {"machine", DescribeMachine()},
                  {"registered", options.call.registered},
+                 {"cluster", ToJson(options.cluster)},
                  {"limits", Json::object()},
                  {"results", Json::array()}};
     for (const auto& [ranks, limits] : contents.limits) json["limits"][std::to_string(ranks)] = ToJson(limits);

@@ -68,8 +68,7 @@ void WriteFiles(const Options& options, const std::vector<std::unique_ptr<Team>>
     json["memory"] = options.call.device ? "device" : "host";
     json["graph"] = options.call.graph;
     json["threads"] = options.threads;
-    json["cluster"] = {
-        {"hosts", options.cluster.hosts}, {"nics", options.cluster.nics}, {"bandwidth", options.cluster.bandwidth}};
+    json["cluster"] = ToJson(options.cluster);
     for (const TcpLimits& limits : tcp) json["plain_tcp"].push_back(ToJson(limits));
     for (const auto& team : teams) {
       if (team->refusal().empty()) json["init_ms"][team->library()] = team->init_ms();
@@ -134,6 +133,10 @@ std::vector<std::unique_ptr<Team>> StartTeams(const Options& options, int ranks)
     }
   }
   return teams;
+}
+
+Json ToJson(const ClusterShape& cluster) {
+  return {{"hosts", cluster.hosts}, {"nics", cluster.nics}, {"bandwidth", cluster.bandwidth}};
 }
 
 std::optional<TcpLimits> ProbeHosts(const Options& options, int ranks,

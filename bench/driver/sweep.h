@@ -15,6 +15,8 @@ namespace tutti::bench {
 // TeamLost if Tutti cannot.
 std::vector<std::unique_ptr<Team>> StartTeams(const Options& options, int ranks);
 
+Json ToJson(const ClusterShape& cluster);
+
 // Plain TCP between the first ranks of the first two hosts, in the processes of the first library; nullopt on one host.
 std::optional<TcpLimits> ProbeHosts(const Options& options, int ranks, const std::vector<std::unique_ptr<Team>>& teams);
 

@@ -2,9 +2,9 @@
 """Draws the pictures of docs/performance.md and of its notes, from tables in docs/notebook.
 
     scripts/docs/draw_performance.py docs/pictures
-    scripts/docs/draw_performance.py reduce GRID.json >docs/notebook/host_peers/peers_NAME.csv
+    scripts/docs/draw_performance.py reduce GRID.json... >docs/notebook/host_peers/peers_NAME.csv
 
-The second form reduces the output of `tutti-bench grid --json` to the medians that the pictures need. Add the date, the
+The second form reduces outputs of `tutti-bench grid --json` to the medians that the pictures need. Add the date, the
 commit and the command to the first line of the file.
 """
 import csv
@@ -33,7 +33,10 @@ ALIKE = 1.02  # what is above has lost
 COLLECTIVES = [("all_reduce", "out", "all-reduce"), ("all_reduce", "in", "all-reduce, in place"),
                ("reduce_scatter", "out", "reduce-scatter"), ("all_gather", "out", "all-gather"),
                ("all_to_all", "out", "all-to-all"), ("broadcast", "in", "broadcast")]
-GRIDS = [("xeon", "Xeon"), ("near", "EPYC, cores near"), ("far", "EPYC, cores far apart")]
+# File and title of each panel of a heat map.
+ONE_HOST = [("host_peers/peers_xeon", "Xeon"), ("host_peers/peers_near", "EPYC, cores near"),
+            ("host_peers/peers_far", "EPYC, cores far apart")]
+HOSTS = [("performance/hosts_none", "not protected"), ("performance/hosts_authenticate", "authenticated (default)")]
 
 
 def read(name):
@@ -136,93 +139,66 @@ def curves(path, title, value, of_axis, log):
     picture.write(path)
 
 
-def heat_map(path, title, divisor):
-    """Tutti's time over divisor(row), for each cell of each grid."""
+def heat_map(path, title, panels, shapes, divisor):
+    """Tutti's time over divisor(row), for each cell of each panel's file. `shapes`: of (hosts, ranks), in rows."""
     row_height, cell, left = 22, 47, 172
-    picture = Measured(left + 16 * cell + 2 * 14 + 8, 106 + 18 * row_height + 5 * 6 + 12)
+    files = [(name, {(row["collective"], row["place"], row.get("hosts", 1), row["ranks"], row["bytes"]): row
+                     for row in read(file)}) for file, name in panels]
+    sizes = [sorted({key[-1] for key in cells}) for _, cells in files]
+    height = len(shapes) * row_height + 6
+    picture = Measured(max(730, left + sum(map(len, sizes)) * cell + (len(files) - 1) * 14 + 8),
+                       112 + len(COLLECTIVES) * height)
     picture.text(12, 22, title, kind="title")
     x = 12
     for limit, _, _ in RATIOS:
         words = f"to {limit:g}" if limit < math.inf else "above 1.5"
         picture.box(x, 33, 78, row_height, limit if limit < math.inf else 2, words)
         x += 80
-    picture.text(x + 8, 49, "1.0: as fast. A frame: slower.")
+    picture.text(x + 8, 49, "A frame: slower.")
     left_of = left
-    for grid, name in GRIDS:
-        cells = {(row["collective"], row["place"], row["ranks"], row["bytes"]): row for row in read(f"host_peers/peers_{grid}")}
-        sizes = sorted({key[3] for key in cells})
-        picture.text(left_of + len(sizes) * cell / 2, 80, name, "middle", "title")
-        for column, count in enumerate(sizes):
+    for (name, cells), counts in zip(files, sizes):
+        picture.text(left_of + len(counts) * cell / 2, 80, name, "middle", "title")
+        for column, count in enumerate(counts):
             x = left_of + column * cell
             picture.text(x + cell / 2, 98, size(count), "middle", "about")
-            y = 104
-            for collective, place, _ in COLLECTIVES:
-                for ranks in (2, 4, 8):
-                    row = cells[collective, place, ranks, count]
+            for number, (collective, place, _) in enumerate(COLLECTIVES):
+                for place_of, (hosts, ranks) in enumerate(shapes):
+                    row = cells.get((collective, place, hosts, ranks, count))
+                    if row is None:
+                        continue
                     ratio = row["tutti"] / divisor(row)
+                    y = 104 + number * height + place_of * row_height
                     picture.box(x, y, cell, row_height, ratio, f"{ratio:.2f}")
-                    y += row_height
-                y += 6
-        left_of += len(sizes) * cell + 14
-    y = 104
-    for _, _, name in COLLECTIVES:
-        picture.text(12, y + row_height / 2 + 4.5, name)
-        for ranks in (2, 4, 8):
-            picture.text(left - 6, y + row_height / 2 + 4.5, ranks, "end", "about")
-            y += row_height
-        y += 6
-    picture.text(left - 6, 98, "ranks", "end", "about")
+        left_of += len(counts) * cell + 14
+    for number, (_, _, name) in enumerate(COLLECTIVES):
+        y = 104 + number * height + row_height / 2 + 4.5
+        picture.text(12, y, name)
+        for place_of, (hosts, ranks) in enumerate(shapes):
+            words = ranks if hosts == 1 else f"{hosts} x {ranks // hosts}"
+            picture.text(left - 6, y + place_of * row_height, words, "end", "about")
+    picture.text(left - 6, 98, "ranks" if shapes[0][0] == 1 else "hosts x ranks", "end", "about")
     picture.write(path)
 
 
-def hosts(path):
-    """Tutti's time over the best peer's, over the size, on 2 and 4 hosts."""
-    rows = read("performance/hosts")
-    picture = Measured(960, 356)
-    picture.text(12, 22, "All-reduce between hosts: Tutti's time as a part of the best peer's, below 1.0 faster",
-                 kind="title")
-    top, bottom, low, high = 62, 306, 0.3, 1.2
-
-    def height(ratio):
-        return bottom - (ratio - low) / (high - low) * (bottom - top)
-
-    for panel, count in enumerate((2, 4)):
-        left, width = 44 + 470 * panel, 434
-        here = [row for row in rows if row["hosts"] == count]
-        step = width / len(here)
-        picture.text(left + width / 2, top - 14, f"{count} hosts, one rank each", "middle", "title")
-        for tick in (0.4, 0.6, 0.8, 1.0):
-            picture.line(left, height(tick), left + width, height(tick), "one" if tick == 1 else "grid")
-            picture.text(left - 6, height(tick) + 4.5, f"{tick:.1f}", "end", "title" if tick == 1 else "")
-        for index, row in enumerate(here):
-            x, ratio = left + step * (index + 0.5), row["tutti"] / best_peer(row)
-            lost = ratio > 1
-            colour = "#d55e00" if lost else "#0072b2"
-            y = height(ratio)
-            picture.parts.append(f'<path d="M{x:.1f} {height(1):.1f}V{y:.1f}" stroke="{colour}" stroke-width="2"/>'
-                                 f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="{colour}"/>')
-            picture.text(x, y + (-11 if lost else 21), f"{ratio:.2f}", "middle", "title" if lost else "")
-            if index % 2 == 0:
-                picture.text(x, bottom + 18, size(row["bytes"]), "middle")
-        picture.text(left + width / 2, bottom + 38, "bytes", "middle", "about")
-    picture.write(path)
-
-
-def reduce(path):
-    with open(path, encoding="utf-8") as file:
-        grid = json.load(file)
-    if any(each["wrong"] for cell in grid["results"] for each in cell["results"]):
-        sys.exit(f"{path} has wrong results")
-    present = {each["library"] for cell in grid["results"] for each in cell["results"]}
+def reduce(paths):
+    grids = []
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            grids.append(json.load(file))
+        if any(each["wrong"] for cell in grids[-1]["results"] for each in cell["results"]):
+            sys.exit(f"{path} has wrong results")
+    present = {each["library"] for grid in grids for cell in grid["results"] for each in cell["results"]}
     libraries = [name for name in LIBRARIES if name in present]
-    print(f"# {grid['machine']['cpu']}, {grid['machine']['cores']} cores, {grid['machine']['kernel']}")
+    machine = grids[0]["machine"]
+    print(f"# {machine['cpu']}, {machine['cores']} cores, {machine['kernel']}")
     print("# Medians in microseconds; reduced from the output of tutti-bench --json. No value was wrong.")
-    print(",".join(["collective", "place", "ranks", "bytes", "bound", *libraries]))
-    for cell in grid["results"]:
-        times = {each["library"]: f"{each['median_us']:.4g}" for each in cell["results"]}
-        print(",".join([cell["collective"].replace("alltoall", "all_to_all"), "in" if cell["in_place"] else "out",
-                        str(cell["ranks"]), str(cell["bytes"]), f"{cell['bound_us']:.4g}",
-                        *(times.get(name, "") for name in libraries)]))
+    print(",".join(["collective", "place", "hosts", "ranks", "bytes", "bound", *libraries]))
+    for grid in grids:
+        for cell in grid["results"]:
+            times = {each["library"]: f"{each['median_us']:.4g}" for each in cell["results"]}
+            print(",".join([cell["collective"].replace("alltoall", "all_to_all"), "in" if cell["in_place"] else "out",
+                            str(grid["cluster"]["hosts"]), str(cell["ranks"]), str(cell["bytes"]),
+                            f"{cell['bound_us']:.4g}", *(times.get(name, "") for name in libraries)]))
 
 
 def bus_bandwidth(row, library):
@@ -237,14 +213,16 @@ def main(folder):
     curves(folder / "performance_bandwidth.svg", what + "bus bandwidth in GB/s (higher is better)", bus_bandwidth,
            lambda gbs: f"{gbs:g}", False)
     ratio = "Tutti's time as a part of the {}'s: below 1.0 Tutti is faster"
-    heat_map(folder / "performance_ratio.svg", ratio.format("best peer"), best_peer)
-    heat_map(folder / "performance_naive.svg", ratio.format("naive program"), lambda row: row["flat"])
-    hosts(folder / "performance_hosts.svg")
+    ranks = [(1, 2), (1, 4), (1, 8)]
+    heat_map(folder / "performance_ratio.svg", ratio.format("best peer"), ONE_HOST, ranks, best_peer)
+    heat_map(folder / "performance_naive.svg", ratio.format("naive program"), ONE_HOST, ranks, lambda row: row["flat"])
+    shapes = [(2, 2), (3, 3), (4, 4), (2, 4), (2, 8), (4, 8)]
+    heat_map(folder / "performance_hosts.svg", ratio.format("best peer"), HOSTS, shapes, best_peer)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3 and sys.argv[1] == "reduce":
-        reduce(sys.argv[2])
+    if len(sys.argv) > 2 and sys.argv[1] == "reduce":
+        reduce(sys.argv[2:])
     elif len(sys.argv) == 2:
         main(pathlib.Path(sys.argv[1]))
     else:

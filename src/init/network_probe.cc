@@ -31,6 +31,8 @@ constexpr std::chrono::milliseconds kLongestProbe{8};
 constexpr int kMessages = 16;
 constexpr int kMessagesOnASlowLink = 4;
 constexpr double kSlowUs = 3'000;
+// A look for messages and a sched_yield take less, unless a thread that works takes the core; one that looks, too, may.
+constexpr std::chrono::microseconds kYield{8};
 // Without an answer for so long, nothing is measured. A first address that does not answer takes three seconds.
 constexpr Deadline::Milliseconds kPatience{4'000};
 // Costs are powers of this: a disturbance of a tenth rarely changes them, and with them a choice.
@@ -68,23 +70,27 @@ class Probe final : public progress::NetworkTransportEvents {
       fastest = std::min(fastest, Microseconds(Clock::now() - began));
     }
     if (fastest > kSlowUs) messages_ = kMessagesOnASlowLink;
-    enum Stage { small, large, small_stream, duplex, stream, stages };
+    enum Stage { small, large, short_work, duplex, stream, stages };
     // In turn, so that a disturbance meets all of them. The stream comes last, because a network that limits a rate lets the
     // first bytes after a pause pass.
-    std::array<std::vector<double>, stages> rounds;
+    std::array<std::vector<double>, stages> rounds, work, idle;
     const auto begin = Clock::now();
     for (int round = 0; round < kFewestRounds || (round < kMostRounds && Clock::now() - begin < kLongestProbe);
          ++round) {
       for (std::size_t stage = 0; stage < stages; ++stage) {
         const auto began = Clock::now();
+        at_work_ = lost_core_ = {};
         switch (stage) {
           case small: RoundTrip(kShort); break;
           case large: RoundTrip(kLongProbe); break;
-          case small_stream: Stream(kShort, 1); break;
+          case short_work: Stream(kShort, messages_); break;
           case duplex: Stream(kLongProbe, messages_); break;
           default: Stream(kLongProbe, 1);
         }
-        rounds[stage].push_back(Microseconds(Clock::now() - began));
+        const auto took = Clock::now() - began;
+        rounds[stage].push_back(Microseconds(took));
+        work[stage].push_back(Microseconds(at_work_));
+        idle[stage].push_back(1 - Microseconds(at_work_ + lost_core_) / Microseconds(took));
       }
     }
     ProbeTimes times;
@@ -92,9 +98,12 @@ class Probe final : public progress::NetworkTransportEvents {
     times.large = Usual(rounds[large]) / 2;
     // Of a stream's time, the first message's way and the last one's way back are known.
     const auto of_each = [&](double all, double way) { return std::max(0.0, all - 2 * way) / (messages_ - 1); };
-    times.small_stream = of_each(Usual(rounds[small_stream]), times.small);
     times.stream = of_each(Usual(rounds[stream]), times.large);
     times.duplex = of_each(Usual(rounds[duplex]), times.large);
+    times.short_work = Usual(work[short_work]) / (2 * messages_);
+    times.long_work = Usual(work[duplex]) / (2 * messages_);
+    times.stream_idle = Usual(idle[stream]);
+    times.duplex_idle = Usual(idle[duplex]);
     const bool measured = !failed_;
     Send(Request::end, kShort);
     while (!transport_->Delivered(peer_) && Work()) {  // or the peer has gone, which has it then
@@ -142,8 +151,10 @@ class Probe final : public progress::NetworkTransportEvents {
   // All messages have the same content, which never changes.
   void Post(Request request, std::uint32_t bytes) {
     const auto connection = static_cast<std::uint32_t>(ring::Protocol::bulk);
+    const auto began = Clock::now();
     transport_->Send(peer_, {connection, ++sent_, static_cast<std::uint32_t>(request), bytes}, sent_from_.data());
     transport_->Flush(peer_);
+    at_work_ += Clock::now() - began;
   }
 
   void Send(Request request, std::uint32_t bytes) {
@@ -174,7 +185,13 @@ class Probe final : public progress::NetworkTransportEvents {
   bool Work() {
     if (failed_) return false;
     // All hosts of one machine share its processors.
-    if (!transport_->Advance()) sched_yield();
+    const auto began = Clock::now();
+    if (transport_->Advance()) {
+      at_work_ += Clock::now() - began;
+    } else {
+      sched_yield();
+      if (const auto took = Clock::now() - began; took > kYield) lost_core_ += took;
+    }
     while (!echoes_.empty() && transport_->Room(peer_) > 0) {
       Post(Request::reply, echoes_.back());
       echoes_.pop_back();
@@ -192,6 +209,8 @@ class Probe final : public progress::NetworkTransportEvents {
   std::vector<std::uint32_t> echoes_;  // to send: their bytes
   std::uint32_t sent_ = 0;
   int replies_ = 0;
+  Clock::duration at_work_{};    // sending, or receiving what has arrived
+  Clock::duration lost_core_{};  // to another thread
   bool ended_ = false;
   bool failed_ = false;
   Deadline alive_ = Deadline::Never();
@@ -236,23 +255,23 @@ std::string Describe(const cost_model::NetworkCosts& costs) {
 }  // namespace
 
 std::optional<cost_model::NetworkCosts> CostsFrom(const ProbeTimes& times) {
-  if (times.small <= 0 || times.large <= 0 || times.stream <= 0 || times.duplex <= 0) return std::nullopt;
+  for (const double each :
+       {times.small, times.large, times.stream, times.duplex, times.short_work, times.long_work}) {
+    if (each <= 0) return std::nullopt;
+  }
   constexpr double kBytes = kLongProbe;
   // A short message takes no more than its whole way.
-  const double message = std::min(times.small_stream, times.small / 2);
+  const double message = std::min(times.short_work, times.small / 2);
   const double latency = times.small - 2 * message;
-  const double more = std::max(0.0, times.large - times.small);  // 2 B c + B / w
-  // Threads are the limit where a message of a stream takes them less than one alone, since two then work at once, and more
-  // where they both send and receive. Else the link is: it carries as much each way as one way alone. One that lets the first
-  // bytes after a pause through faster than others shows in the streams only.
-  constexpr double kLinkAlone = 1.2;
+  const double thread = std::max(0.0, times.long_work - message);  // B c
+  // The link is the limit where the thread waits for it, or where it lets the first bytes after a pause through faster than
+  // others. Else it is faster than the threads are.
+  constexpr double kWaits = 0.2;
   const bool passes_first = times.stream >= times.large;
-  double link = std::max(times.stream, times.duplex);                   // B / w
-  double thread = std::max(0.0, more - (passes_first ? 0 : link)) / 2;  // B c
-  if (!passes_first && times.duplex > kLinkAlone * times.stream) {
-    thread = std::max(0.0, times.duplex / 2 - message);
-    link = std::clamp(more - 2 * thread, 0.0, times.stream);
-  }
+  double link = 0;  // B / w
+  if (times.stream_idle > kWaits || passes_first) link = times.stream;
+  if (times.duplex_idle > kWaits || passes_first) link = std::max(link, times.duplex);
+  if (link == 0) link = std::clamp(times.large - times.small - 2 * thread, 0.0, times.stream);
   // 1 GB/s moves 1,000 bytes in a microsecond.
   const auto bandwidth = [&](double us) { return us * 1e3 * kFastest > kBytes ? kBytes / (us * 1e3) : kFastest; };
   cost_model::NetworkCosts costs{};

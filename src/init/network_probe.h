@@ -17,15 +17,18 @@ namespace tutti::init {
 // What one pair of ranks saw, in us, by a message's bytes B on a link of bandwidth w between threads that take m + B c for
 // it, one after the other.
 struct ProbeTimes {
-  double small = 0;         // a short message one way: latency + 2 m
-  double large = 0;         // a long one: latency + 2 m + 2 B c + B / w
-  double small_stream = 0;  // each of many short ones in one direction: m
-  double stream = 0;        // each of many long ones: max(B / w, m + B c)
-  double duplex = 0;        // each of many long ones, both ways at once: max(B / w, 2 m + 2 B c)
+  double small = 0;       // a short message one way: latency + 2 m
+  double large = 0;       // a long one: latency + 2 m + 2 B c + B / w
+  double stream = 0;      // each of many long ones in one direction: max(B / w, m + B c)
+  double duplex = 0;      // each of many long ones, both ways at once: max(B / w, 2 m + 2 B c)
+  double short_work = 0;  // how long a thread is at work for each of many short ones: m
+  double long_work = 0;   // for each of many long ones: m + B c
+  // The part of those times in which the thread had nothing to do, though it had its core: waiting for the link.
+  double stream_idle = 0, duplex_idle = 0;
 };
 inline constexpr std::uint32_t kLongProbe = 64 * 1024;  // B
 
-// Solves the equations above. Returns nullopt if a time is missing.
+// Returns nullopt if a time is missing.
 std::optional<cost_model::NetworkCosts> CostsFrom(const ProbeTimes& times);
 
 // Collective. Returns the costs that all ranks go by: those that they all know; else, over TCP, measured ones, rounded so that a
