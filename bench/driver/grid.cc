@@ -78,7 +78,7 @@ class Chances {
 
 void Revive(std::vector<std::unique_ptr<Team>>& teams, const Options& options, int ranks, Chances& chances) {
   for (auto& team : teams) {
-    if (team->alive() || !chances.Take(team->library(), ranks)) continue;
+    if (team->alive() || !team->refusal().empty() || !chances.Take(team->library(), ranks)) continue;
     try {
       team = std::make_unique<Team>(team->library(), ranks, 1, options.cluster, options.call, options.plan.timeout);
     } catch (const TeamLost& lost) {
@@ -198,6 +198,7 @@ int RunGrid(const Options& given) {
     contents.records.push_back(record);
     progress.Clear();
     PrintRecord(cell, record);
+    LeaveOutDegenerate(teams, record);
     Save(options, contents);
   }
   teams.clear();

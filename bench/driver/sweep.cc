@@ -91,23 +91,6 @@ void WriteFiles(const Options& options, const std::vector<std::unique_ptr<Team>>
 constexpr double kDegenerateUs = 5'000;
 constexpr double kDegenerateFactor = 300;
 
-// Ends the peers that have degenerated in this record, which shows them.
-void LeaveOutDegenerate(std::vector<std::unique_ptr<Team>>& teams, const Record& record) {
-  double best = std::numeric_limits<double>::infinity();
-  for (const Result& result : record.results) {
-    if (result.measured) best = std::min(best, result.median_us);
-  }
-  for (const Result& result : record.results) {
-    if (result.library == kTutti || !result.measured || result.median_us < kDegenerateUs) continue;
-    if (result.median_us < kDegenerateFactor * best) continue;
-    const auto why = fmt::format("{}: left out after {} B, where it took {:.0f} us and the fastest {:.1f} us",
-                                 result.library, record.bytes, result.median_us, best);
-    fmt::print("# {}\n", why);
-    const auto team = std::ranges::find(teams, result.library, [](const auto& each) { return each->library(); });
-    *team = Team::Refused(result.library, why);
-  }
-}
-
 bool AnyAlive(const std::vector<std::unique_ptr<Team>>& teams) {
   for (const auto& team : teams) {
     if (team->alive()) return true;
@@ -151,6 +134,22 @@ std::optional<TcpLimits> ProbeHosts(const Options& options, int ranks,
   fmt::print("# plain TCP from host0 to host1: round trip of 8 B {:.1f} us, stream {:.3f} GB/s\n", limits.round_trip_us,
              limits.stream_gbps);
   return limits;
+}
+
+void LeaveOutDegenerate(std::vector<std::unique_ptr<Team>>& teams, const Record& record) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const Result& result : record.results) {
+    if (result.measured) best = std::min(best, result.median_us);
+  }
+  for (const Result& result : record.results) {
+    if (result.library == kTutti || !result.measured || result.median_us < kDegenerateUs) continue;
+    if (result.median_us < kDegenerateFactor * best) continue;
+    const auto why = fmt::format("{}: left out after {} B, where it took {:.0f} us and the fastest {:.1f} us",
+                                 result.library, record.bytes, result.median_us, best);
+    fmt::print("# {}\n", why);
+    const auto team = std::ranges::find(teams, result.library, [](const auto& each) { return each->library(); });
+    *team = Team::Refused(result.library, why);
+  }
 }
 
 int RunSweep(const Options& options, std::vector<std::unique_ptr<Team>> teams) {

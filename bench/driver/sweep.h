@@ -7,6 +7,7 @@
 
 #include "bench/driver/options.h"
 #include "bench/driver/team.h"
+#include "bench/report/record.h"
 #include "bench/worker/tcp_probe.h"
 
 namespace tutti::bench {
@@ -19,6 +20,9 @@ Json ToJson(const ClusterShape& cluster);
 
 // Plain TCP between the first ranks of the first two hosts, in the processes of the first library; nullopt on one host.
 std::optional<TcpLimits> ProbeHosts(const Options& options, int ranks, const std::vector<std::unique_ptr<Team>>& teams);
+
+// Ends the peers that have degenerated in this record, which shows them.
+void LeaveOutDegenerate(std::vector<std::unique_ptr<Team>>& teams, const Record& record);
 
 // Measures, prints, and writes the files. Returns the exit status: 0 if every result was right and Tutti survived.
 int RunSweep(const Options& options, std::vector<std::unique_ptr<Team>> teams);
