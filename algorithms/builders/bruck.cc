@@ -3,7 +3,10 @@
 //
 // Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient Algorithms for All-to-All Communications in Multiport
 // Message-Passing Systems" (1997).
+#include <algorithm>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "algorithms/builders/builders.h"
 #include "algorithms/builders/steps.h"
@@ -12,22 +15,24 @@ namespace tutti::builders {
 namespace {
 
 // Before round k a rank has the blocks of itself and the 2^k - 1 ranks in front of it. It sends them backwards and gets
-// as many from in front. Each send is followed by a receive, so that two slots a connection are enough.
+// as many from in front.
 std::vector<Step> AllGather(int rank, int n) {
   std::vector<Step> steps;
   for (int distance = 1; distance < n; distance *= 2) {
     const int behind = Around(rank - distance, n);
     const int in_front = Around(rank + distance, n);
-    for (int i = 0; i < distance && distance + i < n; ++i) {
+    const auto send = [&](int i) {
       const int sent = Around(rank + i, n);
+      steps.push_back(distance == 1 ? MakeStep(rank, {In(rank)}, {Out(rank), To(behind)})
+                                    : MakeStep(sent, {Out(sent)}, {To(behind)}));
+    };
+    const auto receive = [&](int i) {
       const int received = Around(in_front + i, n);
-      if (distance == 1) {
-        steps.push_back(MakeStep(rank, {In(rank)}, {Out(rank), To(behind)}));
-      } else {
-        steps.push_back(MakeStep(sent, {Out(sent)}, {To(behind)}));
-      }
       steps.push_back(MakeStep(received, {From(in_front)}, {Out(received)}));
-    }
+    };
+    std::vector<int> blocks(static_cast<std::size_t>(std::min(distance, n - distance)));
+    std::iota(blocks.begin(), blocks.end(), 0);
+    SendAndReceive(blocks, blocks, send, receive);
   }
   return steps;
 }
@@ -40,9 +45,13 @@ class AllToAll {
     for (int i = 1; i < n; ++i) here_[i] = In(Around(rank + i, n));
     steps_.push_back(MakeStep(rank, {In(rank)}, {Out(rank)}));
     for (int distance = 1; distance < n; distance *= 2) {
+      std::vector<int> blocks;
       for (int i = n - 1; i >= distance; --i) {
-        if ((i & distance) != 0) Exchange(i, distance);
+        if ((i & distance) != 0) blocks.push_back(i);
       }
+      const auto send = [&](int i) { Send(i, distance); };
+      const auto receive = [&](int i) { Receive(i, distance); };
+      SendAndReceive(blocks, blocks, send, receive);
     }
   }
 
@@ -54,10 +63,13 @@ class AllToAll {
     steps_.push_back(MakeStep(rank_, std::move(reads), std::move(writes)));
   }
 
-  void Exchange(int i, int distance) {
-    const int behind = Around(rank_ - distance, n_);
+  void Send(int i, int distance) {
     Move({here_[i]}, {To(Around(rank_ + distance, n_))});
     here_[i] = Scratch(i);
+  }
+
+  void Receive(int i, int distance) {
+    const int behind = Around(rank_ - distance, n_);
     const bool arrived = i < 2 * distance;
     if (!arrived) {
       Move({From(behind)}, {Scratch(i)});

@@ -28,26 +28,13 @@ PairExchange ExchangeAt(const RankFolding& fold, int number, int distance) {
   return {fold.RankOf(number ^ distance), fold.Blocks(mine ^ distance, distance), fold.Blocks(mine, distance)};
 }
 
-// Between hosts, slots for the same rank ride in one message if nothing is waited for in between.
-constexpr std::size_t kRideTogether = 2;
-
-// Calls send(block) and receive(block) in turn, for so many blocks at a time. So no rank fills more than twice as many slots
-// before its partner has emptied some.
-template <typename Send, typename Receive>
-void InTurn(const PairExchange& exchange, Send send, Receive receive) {
-  const auto& [partner, sent, received] = exchange;
-  for (std::size_t i = 0; i < std::max(sent.size(), received.size()); i += kRideTogether) {
-    for (std::size_t s = i; s < std::min(i + kRideTogether, sent.size()); ++s) send(sent[s]);
-    for (std::size_t r = i; r < std::min(i + kRideTogether, received.size()); ++r) receive(received[r]);
-  }
-}
-
 // The order in which an active rank first touches the blocks when halving, and so the order in which the rank folded
 // into it must send them.
 std::vector<int> FoldOrder(const RankFolding& fold, int active_rank) {
   std::vector<int> order;
   const auto touch = [&](int block) { order.push_back(block); };
-  InTurn(ExchangeAt(fold, fold.NumberOf(active_rank), fold.active() / 2), touch, touch);
+  const PairExchange exchange = ExchangeAt(fold, fold.NumberOf(active_rank), fold.active() / 2);
+  SendAndReceive(exchange.sent, exchange.received, touch, touch);
   return order;
 }
 
@@ -93,22 +80,26 @@ class ActiveRank {
         steps_.push_back(std::move(step));
         held_[b] = {PartialSum(b)};
       };
-      InTurn(exchange, send, add);
+      SendAndReceive(exchange.sent, exchange.received, send, add);
     }
   }
 
   void Double() {
-    if (collective_ == Collective::all_gather) {
+    // Without a folded rank, the first exchange stores this rank's block as well as it sends it.
+    const bool begins = collective_ == Collective::all_gather && folded_ == -1 && fold_.active() > 1;
+    if (collective_ == Collective::all_gather && !begins) {
       for (const int b : fold_.Blocks(number_, 1)) {
         steps_.push_back(MakeStep(b, {b == rank_ ? In(b) : From(folded_)}, {Out(b)}));
-        if (b == rank_ && folded_ != -1) steps_.back().writes.push_back(To(folded_));
+        if (b == rank_) steps_.back().writes.push_back(To(folded_));
       }
     }
     for (int distance = 1; distance < fold_.active(); distance *= 2) {
       const auto [partner, received, sent] = ExchangeAt(fold_, number_, distance);
-      const auto send = [&, to = partner](int b) { steps_.push_back(MakeStep(b, {Out(b)}, {To(to)})); };
+      const auto send = [&, to = partner, first = begins && distance == 1](int b) {
+        steps_.push_back(first ? MakeStep(b, {In(b)}, {Out(b), To(to)}) : MakeStep(b, {Out(b)}, {To(to)}));
+      };
       const auto receive = [&, from = partner](int b) { steps_.push_back(MakeStep(b, {From(from)}, Results(b))); };
-      InTurn({partner, sent, received}, send, receive);
+      SendAndReceive(sent, received, send, receive);
     }
   }
 

@@ -65,6 +65,20 @@ inline void AppendForAll(Lane& lane, int block, const Operand& from, int rank, i
   for (const int q : Others(rank, n)) lane.steps.push_back(MakeStep(block, {from}, {By(connection, To(q))}));
 }
 
+// Between hosts, slots for the same rank ride in one message if nothing is waited for in between.
+inline constexpr std::size_t kRideTogether = 2;
+
+// A rank's exchange of blocks with others: calls send(block) and receive(block) in turn, for so many blocks at a time. So no
+// rank fills more than twice as many slots before the receiver has emptied some.
+template <std::invocable<int> Send, std::invocable<int> Receive>
+void SendAndReceive(const std::vector<int>& sent, const std::vector<int>& received, const Send& send,
+                    const Receive& receive) {
+  for (std::size_t i = 0; i < std::max(sent.size(), received.size()); i += kRideTogether) {
+    for (std::size_t s = i; s < std::min(i + kRideTogether, sent.size()); ++s) send(sent[s]);
+    for (std::size_t r = i; r < std::min(i + kRideTogether, received.size()); ++r) receive(received[r]);
+  }
+}
+
 // All contributions to one block in rank order: the same expression over ranks 0..n-1 wherever it is computed. `theirs`
 // (From, Post, or the peers' memory) says how a rank's contribution arrives.
 template <std::invocable<int> Theirs>
