@@ -47,10 +47,9 @@ agent() {
 # ---- Network
 
 # set_shaping MS QUEUE: sets `shaping`, the tc arguments for an interface with a bucket of MS milliseconds, and a queue of so many
-# bytes. It uses tbf, not htb, because one queue and one bucket suffice.
+# bytes, at `bits`. It uses tbf, not htb, because one queue and one bucket suffice.
 set_shaping() {
-  local bits peak_bucket
-  set_bits "$bandwidth"
+  local peak_bucket
   # The bucket is large because on a busy machine both the timer that wakes tbf and the sending process run late, and
   # capacity beyond the bucket's size is lost. The bucket drains at 1.1 times the rate, so that a message after a pause
   # does not get the whole bucket at once. For this, tbf needs a second bucket, which must hold a packet as TCP hands it
@@ -66,6 +65,7 @@ build_network() {
   # Use cubic even if the machine has another default: results must be comparable between machines, and bbr takes more
   # CPU time. It is set for each route, because the default of a network namespace cannot always be set.
   ! grep -qw cubic /proc/sys/net/ipv4/tcp_available_congestion_control || control="congctl cubic"
+  [ -z "$bandwidth" ] || set_bits "$bandwidth"
   ip link set lo up
   for ((rail = 0; rail < nics; rail++)); do
     echo "link add rail$rail mtu $mtu type bridge stp_state 0 mcast_snooping 0"
@@ -97,7 +97,6 @@ build_network() {
     for ((rail = 0; rail < nics; rail++)); do echo "qdisc add dev eth$rail root $shaping"; done >"$batch"
     # A switch with small buffers: 5 ms, but at least 1 MB. Several hosts that send to one host can fill it. The bucket is twice
     # as large as the host's, so that data is not throttled a second time there.
-    set_bits "$bandwidth"
     buffer=$((bits / 8 / 200))
     set_shaping 4 $((buffer > 1048576 ? buffer : 1048576))
     for ((rail = 0; rail < nics; rail++)); do echo "qdisc add dev host${host}eth$rail root $shaping"; done >"$batch.bridge"

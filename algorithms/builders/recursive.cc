@@ -5,7 +5,6 @@
 // Rabenseifner, "Optimization of Collective Reduction Operations" (2004); Thakur, Rabenseifner and Gropp, "Optimization
 // of Collective Communication Operations in MPICH" (2005). Where nranks is no power of two, each surplus rank is first
 // folded into a neighbour, which works for both.
-#include <algorithm>
 #include <utility>
 
 #include "algorithms/builders/builders.h"
@@ -85,8 +84,8 @@ class ActiveRank {
   }
 
   void Double() {
-    // Without a folded rank, the first exchange stores this rank's block as well as it sends it.
-    const bool begins = collective_ == Collective::all_gather && folded_ == -1 && fold_.active() > 1;
+    // A rank without a folded one stores its block in the step that first sends it.
+    const bool begins = collective_ == Collective::all_gather && folded_ == -1;
     if (collective_ == Collective::all_gather && !begins) {
       for (const int b : fold_.Blocks(number_, 1)) {
         steps_.push_back(MakeStep(b, {b == rank_ ? In(b) : From(folded_)}, {Out(b)}));

@@ -68,8 +68,8 @@ inline void AppendForAll(Lane& lane, int block, const Operand& from, int rank, i
 // Between hosts, slots for the same rank ride in one message if nothing is waited for in between.
 inline constexpr std::size_t kRideTogether = 2;
 
-// A rank's exchange of blocks with others: calls send(block) and receive(block) in turn, for so many blocks at a time. So no
-// rank fills more than twice as many slots before the receiver has emptied some.
+// A rank's exchange of blocks with others: calls send(block) and receive(block) in turn, for kRideTogether blocks at a time. So
+// no rank fills more than twice as many slots before the receiver has emptied some, and every protocol has those.
 template <std::invocable<int> Send, std::invocable<int> Receive>
 void SendAndReceive(const std::vector<int>& sent, const std::vector<int>& received, const Send& send,
                     const Receive& receive) {

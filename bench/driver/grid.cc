@@ -6,12 +6,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <string>
 
 #include "base/files/files.h"
 #include "base/report/progress.h"
 #include "base/report/sizes.h"
+#include "base/usage_error.h"
 #include "bench/driver/launch.h"
 #include "bench/driver/sweep.h"
 #include "bench/limits/bound.h"
@@ -32,6 +34,9 @@ Contents Load(const Options& options) {
   if (!options.resume || !std::filesystem::exists(options.json_file)) return contents;
   constexpr std::size_t kMaxGrid = std::size_t{256} << 20;  // a large grid's cells take a few megabytes
   const Json json = Json::parse(ReadFile(options.json_file, kMaxGrid));
+  if (json.value("cluster", ToJson(ClusterShape{})) != ToJson(options.cluster)) {
+    ThrowUsage("{} is of another cluster: see --hosts, --nics and --bandwidth", options.json_file);
+  }
   for (const auto& [ranks, limits] : json.at("limits").items()) {
     contents.limits[std::stoi(ranks)] = LimitsFromJson(limits);
   }
@@ -76,15 +81,24 @@ class Chances {
   std::map<std::pair<std::string, int>, int> taken_;
 };
 
-void Revive(std::vector<std::unique_ptr<Team>>& teams, const Options& options, int ranks, Chances& chances) {
-  for (auto& team : teams) {
-    if (team->alive() || !team->refusal().empty() || !chances.Take(team->library(), ranks)) continue;
-    try {
-      team = std::make_unique<Team>(team->library(), ranks, 1, options.cluster, options.call, options.plan.timeout);
-    } catch (const TeamLost& lost) {
-      fmt::print(stderr, "tutti-bench: not restarted: {}\n", lost.what());
-    }
+void Restart(std::unique_ptr<Team>& team, const Options& options, int ranks) {
+  try {
+    team = std::make_unique<Team>(team->library(), ranks, 1, options.cluster, options.call, options.plan.timeout);
+  } catch (const TeamLost& lost) {
+    fmt::print(stderr, "tutti-bench: not restarted: {}\n", lost.what());
   }
+}
+
+// The teams for a cell. A peer that was too slow for a size of this collective is so for larger ones, too, but may be fast at
+// the next collective's small ones.
+void Revive(std::vector<std::unique_ptr<Team>>& teams, const Options& options, int ranks, bool next_collective,
+            std::vector<std::string>& left_out, Chances& chances) {
+  for (auto& team : teams) {
+    if (team->alive()) continue;
+    const bool slow = std::ranges::count(left_out, team->library()) != 0;
+    if (slow ? next_collective : chances.Take(team->library(), ranks)) Restart(team, options, ranks);
+  }
+  if (next_collective) left_out.clear();
 }
 
 void PrintRecord(const GridCell& cell, const Record& record) {
@@ -169,7 +183,9 @@ int RunGrid(const Options& given) {
   std::vector<std::unique_ptr<Team>> teams;
   Chances chances;
   int started = 0;
-  double link = 0;  // of a host, in GB/s each way; 0: unlimited
+  std::string measured;               // the name of the cell before
+  std::vector<std::string> left_out;  // peers, in this collective's other cells
+  double link = 0;                    // of a host, in GB/s each way; 0: unlimited
   for (const GridCell& cell : left) {
     progress.Step(fmt::format("{} {} {} ranks", cell.Name(), report::FormatSize(cell.bytes), cell.ranks));
     if (started != cell.ranks) {
@@ -180,11 +196,12 @@ int RunGrid(const Options& given) {
       teams = StartTeams(options, cell.ranks);
       started = cell.ranks;
       link = 0;
-      if (const auto tcp = ProbeHosts(options, cell.ranks, teams); tcp && !options.cluster.bandwidth.empty()) {
-        link = options.cluster.nics * tcp->stream_gbps;
+      if (!options.cluster.bandwidth.empty() && !teams.empty()) {
+        if (const auto tcp = ProbeHosts(options, cell.ranks, teams)) link = options.cluster.nics * tcp->stream_gbps;
       }
     }
-    Revive(teams, options, cell.ranks, chances);
+    Revive(teams, options, cell.ranks, cell.Name() != measured, left_out, chances);
+    measured = cell.Name();
     Record record = MakeRecord(cell.operation, cell.bytes, cell.ranks);
     Limits& limits = contents.limits[cell.ranks];
     RefreshCoreDistance(limits);
@@ -198,7 +215,7 @@ int RunGrid(const Options& given) {
     contents.records.push_back(record);
     progress.Clear();
     PrintRecord(cell, record);
-    LeaveOutDegenerate(teams, record);
+    std::ranges::copy(LeaveOutDegenerate(teams, record), std::back_inserter(left_out));
     Save(options, contents);
   }
   teams.clear();

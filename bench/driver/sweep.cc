@@ -136,7 +136,8 @@ std::optional<TcpLimits> ProbeHosts(const Options& options, int ranks,
   return limits;
 }
 
-void LeaveOutDegenerate(std::vector<std::unique_ptr<Team>>& teams, const Record& record) {
+std::vector<std::string> LeaveOutDegenerate(std::vector<std::unique_ptr<Team>>& teams, const Record& record) {
+  std::vector<std::string> left_out;
   double best = std::numeric_limits<double>::infinity();
   for (const Result& result : record.results) {
     if (result.measured) best = std::min(best, result.median_us);
@@ -149,7 +150,9 @@ void LeaveOutDegenerate(std::vector<std::unique_ptr<Team>>& teams, const Record&
     fmt::print("# {}\n", why);
     const auto team = std::ranges::find(teams, result.library, [](const auto& each) { return each->library(); });
     *team = Team::Refused(result.library, why);
+    left_out.push_back(result.library);
   }
+  return left_out;
 }
 
 int RunSweep(const Options& options, std::vector<std::unique_ptr<Team>> teams) {

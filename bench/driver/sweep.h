@@ -21,8 +21,8 @@ Json ToJson(const ClusterShape& cluster);
 // Plain TCP between the first ranks of the first two hosts, in the processes of the first library; nullopt on one host.
 std::optional<TcpLimits> ProbeHosts(const Options& options, int ranks, const std::vector<std::unique_ptr<Team>>& teams);
 
-// Ends the peers that have degenerated in this record, which shows them.
-void LeaveOutDegenerate(std::vector<std::unique_ptr<Team>>& teams, const Record& record);
+// Ends the peers that have degenerated in this record, which shows them; returns their names.
+std::vector<std::string> LeaveOutDegenerate(std::vector<std::unique_ptr<Team>>& teams, const Record& record);
 
 // Measures, prints, and writes the files. Returns the exit status: 0 if every result was right and Tutti survived.
 int RunSweep(const Options& options, std::vector<std::unique_ptr<Team>> teams);

@@ -31,7 +31,7 @@
 //            highest bandwidth of any working set. In place the traffic is the same, the working set smaller. All
 //            cores take part: a broadcast's root brings the data into a cache for the others.
 //
-// Between hosts whose links are limited, what must cross into the busiest host, by the same counting, takes its time on the link.
+// Between hosts whose links are limited, the link is a bound, too: bytes that must cross into a host, counted as for a core.
 //
 // The model deliberately omits copies through intermediate buffers (a design choice) and first touch of pages. The
 // limits are measured warm, so streaming knows the caches that keep an input from one call to the next.
@@ -56,7 +56,7 @@ struct Traffic {
 Traffic TrafficOf(const Operation& operation, int ranks, int cores);
 
 double BoundUs(const Operation& operation, int ranks, const Limits& limits);
-// The time of what must cross between hosts that have as many ranks each. `link`: of a host, in GB/s each way.
+// The time of what must cross between hosts that have equally many ranks. `link`: of a host, in GB/s each way.
 double LinkBoundUs(const Operation& operation, int ranks, int hosts, double link);
 
 }  // namespace tutti::bench

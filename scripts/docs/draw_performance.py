@@ -2,7 +2,7 @@
 """Draws the pictures of docs/performance.md and of its notes, from tables in docs/notebook.
 
     scripts/docs/draw_performance.py docs/pictures
-    scripts/docs/draw_performance.py reduce GRID.json... >docs/notebook/host_peers/peers_NAME.csv
+    scripts/docs/draw_performance.py reduce GRID.json... >docs/notebook/NAME.csv
 
 The second form reduces outputs of `tutti-bench grid --json` to the medians that the pictures need. Add the date, the
 commit and the command to the first line of the file.
@@ -52,7 +52,7 @@ def read(name):
 
 
 def best_peer(row):
-    return min(row[peer] for peer in PEERS if peer in row)
+    return min((row[peer] for peer in PEERS if peer in row), default=None)
 
 
 def size(count):
@@ -164,7 +164,7 @@ def heat_map(path, title, panels, shapes, divisor):
             for number, (collective, place, _) in enumerate(COLLECTIVES):
                 for place_of, (hosts, ranks) in enumerate(shapes):
                     row = cells.get((collective, place, hosts, ranks, count))
-                    if row is None:
+                    if row is None or "tutti" not in row or divisor(row) is None:
                         continue
                     ratio = row["tutti"] / divisor(row)
                     y = 104 + number * height + place_of * row_height
@@ -186,7 +186,7 @@ def reduce(paths):
         with open(path, encoding="utf-8") as file:
             grids.append(json.load(file))
         for cell in grids[-1]["results"]:
-            cell["results"] = [each for each in cell["results"] if "median_us" in each]  # others do not have the call
+            cell["results"] = [each for each in cell["results"] if "median_us" in each]  # others failed, or were left out
             if any(each["wrong"] for each in cell["results"]):
                 sys.exit(f"{path} has wrong results")
     present = {each["library"] for grid in grids for cell in grid["results"] for each in cell["results"]}
@@ -217,7 +217,7 @@ def main(folder):
     ratio = "Tutti's time as a part of the {}'s: below 1.0 Tutti is faster"
     ranks = [(1, 2), (1, 4), (1, 8)]
     heat_map(folder / "performance_ratio.svg", ratio.format("best peer"), ONE_HOST, ranks, best_peer)
-    heat_map(folder / "performance_naive.svg", ratio.format("naive program"), ONE_HOST, ranks, lambda row: row["flat"])
+    heat_map(folder / "performance_naive.svg", ratio.format("naive program"), ONE_HOST, ranks, lambda row: row.get("flat"))
     shapes = [(2, 2), (3, 3), (4, 4), (2, 4), (2, 8), (4, 8)]
     heat_map(folder / "performance_hosts.svg", ratio.format("best peer"), HOSTS, shapes, best_peer)
 

@@ -306,20 +306,22 @@ CostModel::Crossing CostModel::BusiestLink(ring::Protocol protocol, int channels
   const auto [found, fresh] = busiest_link_.try_emplace({protocol, channels});
   if (!fresh) return found->second;
   std::map<int, Crossing> slots;
-  std::map<int, std::set<std::pair<int, int>>> senders;  // over the network: member and channel
+  std::map<int, std::set<std::pair<int, int>>> senders;  // members and channels, on their own node's network links
   // Members stand for the ranks of every node alike, so their load on another node's links counts on their own node's.
   const bool folded = static_cast<int>(slowdown_.size()) < machine_.nranks();
   const auto home = [&](int resource) { return folded ? machine_.LocalNumber(resource) : resource; };
   for (const auto& send : graph_.sends) {
     for (int channel = 0; channel < channels; ++channel) {
-      const Route route = machine_.RouteOf(InChannel(send.member, channel), InChannel(send.peer, channel), channel);
+      const int sender = InChannel(send.member, channel);
+      const Route route = machine_.RouteOf(sender, InChannel(send.peer, channel), channel);
       const double share = static_cast<double>(send.slots) / channels;
       for (const int resource : route.resources) {
         auto& load = slots[home(resource)];
         load.all += share;
         if (!route.network) continue;
         load.network += share;
-        senders[home(resource)].emplace(send.member, channel);
+        const bool own = machine_.NodeOfResource(resource) == machine_.rank_layout().node_of[sender];
+        if (own) senders[resource].emplace(send.member, channel);
       }
     }
   }
@@ -334,9 +336,14 @@ CostModel::Crossing CostModel::BusiestLink(ring::Protocol protocol, int channels
     busiest.all = std::max(busiest.all, load.all * us_per_byte);
     busiest.network = std::max(busiest.network, load.network * us_per_byte);
   }
+  double narrowest = 0;  // us for a byte
+  double slowest = 0;    // likewise, for all of its senders
   for (const auto& [resource, those] : senders) {
-    busiest.network_senders = std::max(busiest.network_senders, static_cast<int>(those.size()));
+    const double us_per_byte = UsPerByte(machine_.resource(resource).bandwidth);
+    narrowest = std::max(narrowest, us_per_byte);
+    slowest = std::max(slowest, us_per_byte * static_cast<double>(those.size()));
   }
+  busiest.network_sharing = narrowest > 0 ? slowest / narrowest : 1;
   return found->second = busiest;
 }
 
@@ -356,7 +363,7 @@ double CostModel::Microseconds(const Load& load) const {
   double further = 0;
   for (const std::size_t grid_point : {above - 1, above}) {
     const Paths& paths = PathsOf(use, grid_point);
-    for (const auto& path : paths.first) first = std::max(first, path.Microseconds(rates, bytes, link.network_senders));
+    for (const auto& path : paths.first) first = std::max(first, path.Microseconds(rates, bytes, link.network_sharing));
     for (const auto& path : paths.around_network) {
       first = std::max(first, path.Microseconds(rates, bytes) + crossing * link.network);
     }

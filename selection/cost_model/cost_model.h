@@ -77,7 +77,7 @@ class CostModel {
     double summands = 0;
     double us_per_byte = 0;          // of links that steps write across
     double network_us_per_byte = 0;  // of those that slots cross by themselves
-    // `sharing`: how many slots cross a network link at the same time.
+    // `sharing`: see Crossing.
     double Microseconds(const Rates& rates, double bytes, double sharing = 1) const;
     void Add(const Path& other, double times);
   };
@@ -86,7 +86,8 @@ class CostModel {
   struct Crossing {
     double all = 0;
     double network = 0;
-    int network_senders = 0;  // on the network link that most use: ranks, each of their channels for itself
+    // How many senders share a node's link to the network, where that slows them most: ranks, each channel for itself.
+    double network_sharing = 1;
   };
   // The longest paths of a chunk.
   struct Paths {

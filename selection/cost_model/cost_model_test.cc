@@ -74,6 +74,26 @@ TEST(CostModel, AFewStandForMany) {
   }
 }
 
+// Each of the log n exchanges crosses at the port's full rate: a rank sends to others one after the other.
+TEST(CostModel, ARankAloneHasItsPort) {
+  for (const int nodes : {4, 8, 16, 32}) {
+    const Machine machine = Cluster(nodes);
+    const double us = CostModelOf(tuttiAlgorithmRecursiveDoubling, schedule::Collective::all_reduce, machine)
+                          .Microseconds(Bulk(kMB, kMB));
+    const double exchange = kSend + kNetwork + 20;  // the other one reads the slot, and stores the sum
+    EXPECT_NEAR(us, std::log2(nodes) * exchange, 20) << nodes;
+  }
+}
+
+// Four ranks of a node send a chunk each through its port at the same time, at each of three hops.
+TEST(CostModel, RanksOfANodeShareItsPortAtEachHop) {
+  const Machine machine = Cluster(4, 4);
+  const double us =
+      CostModelOf(tuttiAlgorithmTwoLevel, schedule::Collective::broadcast, machine).Microseconds(Bulk(kMB, kMB));
+  EXPECT_GT(us, 3 * 4 * 100);
+  EXPECT_LT(us, 3 * (4 * 100 + 10 + 4 * kSend + 60));  // with the steps at each hop
+}
+
 TEST(CostModel, RanksOfANodeShareItsPort) {
   const Machine alone = Cluster(20);
   const Machine pairs = Cluster(10, 2);

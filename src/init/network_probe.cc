@@ -31,7 +31,7 @@ constexpr std::chrono::milliseconds kLongestProbe{8};
 constexpr int kMessages = 16;
 constexpr int kMessagesOnASlowLink = 4;
 constexpr double kSlowUs = 3'000;
-// A look for messages and a sched_yield take less, unless a thread that works takes the core; one that looks, too, may.
+// A look for messages and a sched_yield take less, unless another thread takes the core to work.
 constexpr std::chrono::microseconds kYield{8};
 // Without an answer for so long, nothing is measured. A first address that does not answer takes three seconds.
 constexpr Deadline::Milliseconds kPatience{4'000};
@@ -41,12 +41,15 @@ constexpr double kFastest = 100;  // GB/s, of what takes no time that shows
 
 double Microseconds(Clock::duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
 
-// Disturbances only lengthen.
-double Usual(std::vector<double> times) {
-  const auto quartile = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 4);
-  std::nth_element(times.begin(), quartile, times.end());
-  return *quartile;
+// The value that one in `part` values is below.
+double Quantile(std::vector<double> values, std::size_t part) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / part);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
 }
+// Disturbances only lengthen.
+double Usual(const std::vector<double>& times) { return Quantile(times, 4); }
+double Median(const std::vector<double>& values) { return Quantile(values, 2); }
 
 // One of two ranks. One measures, the other one serves.
 class Probe final : public progress::NetworkTransportEvents {
@@ -73,9 +76,11 @@ class Probe final : public progress::NetworkTransportEvents {
     enum Stage { small, large, short_work, duplex, stream, stages };
     // In turn, so that a disturbance meets all of them. The stream comes last, because a network that limits a rate lets the
     // first bytes after a pause pass.
-    std::array<std::vector<double>, stages> rounds, work, idle;
+    std::array<std::vector<double>, stages> rounds, work;
+    std::vector<double> idle;
     const auto begin = Clock::now();
-    for (int round = 0; round < kFewestRounds || (round < kMostRounds && Clock::now() - begin < kLongestProbe);
+    for (int round = 0;
+         !failed_ && (round < kFewestRounds || (round < kMostRounds && Clock::now() - begin < kLongestProbe));
          ++round) {
       for (std::size_t stage = 0; stage < stages; ++stage) {
         const auto began = Clock::now();
@@ -87,12 +92,16 @@ class Probe final : public progress::NetworkTransportEvents {
           case duplex: Stream(kLongProbe, messages_); break;
           default: Stream(kLongProbe, 1);
         }
-        const auto took = Clock::now() - began;
-        rounds[stage].push_back(Microseconds(took));
+        rounds[stage].push_back(Microseconds(Clock::now() - began));
         work[stage].push_back(Microseconds(at_work_));
-        idle[stage].push_back(1 - Microseconds(at_work_ + lost_core_) / Microseconds(took));
+        // At its end, a stream waits for the last answer.
+        if (stage == duplex) {
+          const double streamed = rounds[duplex].back() - rounds[small].back();
+          idle.push_back(streamed > 0 ? 1 - Microseconds(at_work_ + lost_core_) / streamed : 0);
+        }
       }
     }
+    if (failed_) return {};
     ProbeTimes times;
     times.small = Usual(rounds[small]) / 2;
     times.large = Usual(rounds[large]) / 2;
@@ -102,13 +111,11 @@ class Probe final : public progress::NetworkTransportEvents {
     times.duplex = of_each(Usual(rounds[duplex]), times.large);
     times.short_work = Usual(work[short_work]) / (2 * messages_);
     times.long_work = Usual(work[duplex]) / (2 * messages_);
-    times.stream_idle = Usual(idle[stream]);
-    times.duplex_idle = Usual(idle[duplex]);
-    const bool measured = !failed_;
+    times.idle = Median(idle);
     Send(Request::end, kShort);
     while (!transport_->Delivered(peer_) && Work()) {  // or the peer has gone, which has it then
     }
-    return measured ? times : ProbeTimes{};
+    return times;
   }
 
   void Serve() {
@@ -264,14 +271,13 @@ std::optional<cost_model::NetworkCosts> CostsFrom(const ProbeTimes& times) {
   const double message = std::min(times.short_work, times.small / 2);
   const double latency = times.small - 2 * message;
   const double thread = std::max(0.0, times.long_work - message);  // B c
-  // The link is the limit where the thread waits for it, or where it lets the first bytes after a pause through faster than
-  // others. Else it is faster than the threads are.
+  // The link is the limit where threads wait for it, or where it lets the first bytes after a pause through faster than others.
+  // Else it is faster than the threads are.
   constexpr double kWaits = 0.2;
   const bool passes_first = times.stream >= times.large;
-  double link = 0;  // B / w
-  if (times.stream_idle > kWaits || passes_first) link = times.stream;
-  if (times.duplex_idle > kWaits || passes_first) link = std::max(link, times.duplex);
-  if (link == 0) link = std::clamp(times.large - times.small - 2 * thread, 0.0, times.stream);
+  const double link = times.idle > kWaits || passes_first
+                          ? std::max(times.stream, times.duplex)
+                          : std::clamp(times.large - times.small - 2 * thread, 0.0, times.stream);  // B / w
   // 1 GB/s moves 1,000 bytes in a microsecond.
   const auto bandwidth = [&](double us) { return us * 1e3 * kFastest > kBytes ? kBytes / (us * 1e3) : kFastest; };
   cost_model::NetworkCosts costs{};

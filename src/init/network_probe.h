@@ -23,8 +23,9 @@ struct ProbeTimes {
   double duplex = 0;      // each of many long ones, both ways at once: max(B / w, 2 m + 2 B c)
   double short_work = 0;  // how long a thread is at work for each of many short ones: m
   double long_work = 0;   // for each of many long ones: m + B c
-  // The part of those times in which the thread had nothing to do, though it had its core: waiting for the link.
-  double stream_idle = 0, duplex_idle = 0;
+  // The part of the time of messages both ways in which the thread had nothing to do, though it had its core. In one direction
+  // it may also wait for a receiver that takes longer than it does.
+  double idle = 0;
 };
 inline constexpr std::uint32_t kLongProbe = 64 * 1024;  // B
 
