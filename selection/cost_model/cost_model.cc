@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "algorithms/builders/records.h"
@@ -302,26 +301,43 @@ int CostModel::InChannel(int rank, int channel) const {
   return place_in_ring_.empty() ? rank : rings[static_cast<std::size_t>(channel) % rings.size()][place_in_ring_[rank]];
 }
 
+double CostModel::NetworkSharing(int channels) const {
+  std::map<int, int> slots;  // by link of the sender's own node
+  for (const auto& burst : graph_.bursts) {
+    for (int channel = 0; channel < channels; ++channel) {
+      const int sender = InChannel(burst.member, channel);
+      for (const int peer : burst.peers) {
+        for (const int resource : machine_.RouteOf(sender, InChannel(peer, channel), channel).resources) {
+          if (machine_.NodeOfResource(resource) == machine_.rank_layout().node_of[sender]) ++slots[resource];
+        }
+      }
+    }
+  }
+  double narrowest = 0;  // us for a byte
+  double slowest = 0;    // likewise, of all slots
+  for (const auto& [resource, count] : slots) {
+    const double us_per_byte = UsPerByte(machine_.resource(resource).bandwidth);
+    narrowest = std::max(narrowest, us_per_byte);
+    slowest = std::max(slowest, us_per_byte * count);
+  }
+  return narrowest > 0 ? slowest / narrowest : 1;
+}
+
 CostModel::Crossing CostModel::BusiestLink(ring::Protocol protocol, int channels) const {
   const auto [found, fresh] = busiest_link_.try_emplace({protocol, channels});
   if (!fresh) return found->second;
   std::map<int, Crossing> slots;
-  std::map<int, std::set<std::pair<int, int>>> senders;  // members and channels, on their own node's network links
   // Members stand for the ranks of every node alike, so their load on another node's links counts on their own node's.
   const bool folded = static_cast<int>(slowdown_.size()) < machine_.nranks();
   const auto home = [&](int resource) { return folded ? machine_.LocalNumber(resource) : resource; };
   for (const auto& send : graph_.sends) {
     for (int channel = 0; channel < channels; ++channel) {
-      const int sender = InChannel(send.member, channel);
-      const Route route = machine_.RouteOf(sender, InChannel(send.peer, channel), channel);
+      const Route route = machine_.RouteOf(InChannel(send.member, channel), InChannel(send.peer, channel), channel);
       const double share = static_cast<double>(send.slots) / channels;
       for (const int resource : route.resources) {
         auto& load = slots[home(resource)];
         load.all += share;
-        if (!route.network) continue;
-        load.network += share;
-        const bool own = machine_.NodeOfResource(resource) == machine_.rank_layout().node_of[sender];
-        if (own) senders[resource].emplace(send.member, channel);
+        if (route.network) load.network += share;
       }
     }
   }
@@ -336,14 +352,7 @@ CostModel::Crossing CostModel::BusiestLink(ring::Protocol protocol, int channels
     busiest.all = std::max(busiest.all, load.all * us_per_byte);
     busiest.network = std::max(busiest.network, load.network * us_per_byte);
   }
-  double narrowest = 0;  // us for a byte
-  double slowest = 0;    // likewise, for all of its senders
-  for (const auto& [resource, those] : senders) {
-    const double us_per_byte = UsPerByte(machine_.resource(resource).bandwidth);
-    narrowest = std::max(narrowest, us_per_byte);
-    slowest = std::max(slowest, us_per_byte * static_cast<double>(those.size()));
-  }
-  busiest.network_sharing = narrowest > 0 ? slowest / narrowest : 1;
+  busiest.network_sharing = NetworkSharing(channels);
   return found->second = busiest;
 }
 

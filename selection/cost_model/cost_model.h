@@ -6,7 +6,7 @@
 //                  an executor's steps, a lane's span, a proxy's messages, a link's bytes
 //
 // All channels, and all ranks of a node, begin at the same time, so their first chunks cross the network together. Each is
-// slowed by the number of ranks and channels that send on its link, and none is done before the busiest link has carried
+// slowed by the number of slots that they send on its link at once, and none is done before the busiest link has carried
 // them all, plus the steps before and after. Later chunks are spread out and share only the link's time.
 //
 // The longest paths are found for a grid of sizes. Between grid points, use the longer of the two neighbouring paths,
@@ -86,7 +86,8 @@ class CostModel {
   struct Crossing {
     double all = 0;
     double network = 0;
-    // How many senders share a node's link to the network, where that slows them most: ranks, each channel for itself.
+    // How many slots cross a node's link to the network together, where that slows them most: those that each rank writes at
+    // once, in each channel.
     double network_sharing = 1;
   };
   // The longest paths of a chunk.
@@ -109,6 +110,7 @@ class CostModel {
   Rates RatesAt(SlotUse use, double bytes, const Load& load) const;
   const Paths& PathsOf(SlotUse use, std::size_t grid_point) const;
   int InChannel(int rank, int channel) const;
+  double NetworkSharing(int channels) const;
   Crossing BusiestLink(ring::Protocol protocol, int channels) const;
 
   const Machine& machine_;

@@ -54,6 +54,7 @@ class Builder {
   void Build() {
     FindLanes();
     FindPassages();
+    FindBursts();
     CountSends();
     CountRings();
     MatchPassages();
@@ -160,6 +161,25 @@ class Builder {
       sends.push_back({writer, reader, 0, WayBetween(RankOf(writer), reader)});
     }
     ++sends.back().slots;
+  }
+
+  // Lanes of a channel follow each other with a chunk, so the one that writes most counts.
+  void FindBursts() {
+    const auto crosses = [this](int member, const schedule::Operand& write) {
+      return write.kind == schedule::OperandKind::to && graph_.ways[WayBetween(RankOf(member), write.peer)].network;
+    };
+    for (const auto& lane : lanes_) {
+      if (lane.channel_lane == &lane - lanes_.data()) graph_.bursts.push_back({lane.member, {}});
+      auto& peers = graph_.bursts.back().peers;
+      for (const auto& step : *lane.steps) {
+        const auto is_one = [&](const auto& write) { return crosses(lane.member, write); };
+        if (std::ranges::count_if(step.writes, is_one) <= std::ssize(peers)) continue;
+        peers.clear();
+        for (const auto& write : step.writes) {
+          if (is_one(write)) peers.push_back(write.peer);
+        }
+      }
+    }
   }
 
   void CountRings() {

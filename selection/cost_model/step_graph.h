@@ -58,6 +58,12 @@ struct StepGraph {
     int way;
   };
 
+  // Slots for other nodes that a step of a member's channel writes at once.
+  struct Burst {
+    int member;
+    std::vector<int> peers;
+  };
+
   // REQUIRES: machine and representatives have equally many ranks. A step does not wait for a slot that no order
   // can fill: the representatives' stand-ins are not perfect.
   StepGraph(const Machine& machine, const RepresentativeRanks& representatives);
@@ -72,6 +78,7 @@ struct StepGraph {
   std::vector<Work> works;
   std::vector<Way> ways;
   std::vector<Send> sends;
+  std::vector<Burst> bursts;     // the largest of each member and channel
   std::vector<Route> in_switch;  // of a chunk's sums and multicasts
   // What each of them, and of the slots in `works`, takes of a resource, in slots. Where one memory holds all data, these
   // are accesses to it.
