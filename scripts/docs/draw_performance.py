@@ -141,7 +141,7 @@ def curves(path, title, value, of_axis, log):
 
 def heat_map(path, title, panels, shapes, divisor):
     """Tutti's time over divisor(row), for each cell of each panel's file. `shapes`: of (hosts, ranks), in rows."""
-    row_height, cell, left = 22, 47, 172
+    row_height, cell, left = 22, 47, 172 if shapes[0][0] == 1 else 196
     files = [(name, {(row["collective"], row["place"], row.get("hosts", 1), row["ranks"], row["bytes"]): row
                      for row in read(file)}) for file, name in panels]
     sizes = [sorted({key[-1] for key in cells}) for _, cells in files]

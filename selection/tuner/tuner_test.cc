@@ -226,13 +226,13 @@ TEST(Select, FetchesLargeBlocksWhereTheSystemAllowsIt) {
   EXPECT_FALSE(fetches(1 << 20));
 }
 
-// `direct` fetches what the peer's user wrote, `recursive` what the peer has copied to its output a moment before, which
-// its core still holds.
+// `direct` fetches what the peer's user wrote, `recursive` in its second exchange also what the peer has stored a moment before,
+// which its core still holds.
 TEST(Select, FetchesInputsRatherThanFreshResults) {
   constexpr cost_model::Kind kind{schedule::Collective::all_gather};
-  cost_model::TuningContext tuning = On(2);
+  cost_model::TuningContext tuning = On(4);
   tuning.cma = true;
-  const cost_model::Machine machine = Host(2, 2, {.fast_string_copies = true});
+  const cost_model::Machine machine = Host(4, 4, {.fast_string_copies = true});
   Tuner tuner(machine, tuning);
   const auto us = [&](tuttiAlgorithm_t algorithm) {
     constexpr std::size_t kBytes = 64 << 10;
