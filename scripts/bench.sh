@@ -5,7 +5,7 @@
 # checks every result. Takes about two minutes after the build.
 #   scripts/bench.sh                      as above
 #   scripts/bench.sh hosts [ARGS]         builds, then runs the grid of all collectives between hosts beside all MPIs and
-#                                         Gloo, for several numbers of hosts and ranks; some 45 minutes. Hosts are
+#                                         Gloo, for several numbers of hosts and ranks; about 20 minutes. Hosts are
 #                                         namespaces of this machine (scripts/cluster.sh). ARGS go to every run, such as
 #                                         --barriers; TUTTI_DATA_PROTECTION=none measures without protection.
 #                                         Results: build/bench/hosts-HxR.json and .csv

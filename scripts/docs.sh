@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Generates parts of docs/: pictures, and tables between the lines <!-- made: NAME --> and <!-- end: NAME -->. GPU
-# measurements come from docs/notebook/gpu/gpu_*.json (scripts/gpu_kit.sh). The table of kernels needs a disassembler
+# measurements come from docs/data/gpu (scripts/gpu_kit.sh). The table of kernels needs a disassembler
 # (scripts/test/kernels.sh).
 #   scripts/docs.sh [PATH-OF-TUTTI]       default: build/release/tools/tutti
 #   scripts/docs.sh site [REPOSITORY]     builds the pages as a site, build/site/index.html, which opens from disk, with a
@@ -73,9 +73,9 @@ environment=$(dirname "$tutti")/../interop/nccl/tutti_nccl_environment_table
 "$tutti" simulate --published selection/simulator/testdata/published.csv | scripts/docs/draw_published.py docs |
   between docs/simulator.md published
 "$tutti" simulate --claims docs/pictures
-# The cost model predicts the cells of `gpu_kit.sh run measure`. Once they have been measured, predictions must not change.
+# The cost model predicts the cells of the kit's group `measure`. Once they have been measured, predictions must not change.
 notes=docs/notebook/gpu
-if [ ! -f $notes/gpu_measure.json ]; then
+if ! compgen -G 'docs/data/gpu/*/gpu_measure.json' >/dev/null; then
   for gpu in h100 h200; do
     for ranks in 2 4 8; do
       "$tutti" predict --one-gpu $gpu --ranks $ranks -b 8 -e 32M -f 8
@@ -83,18 +83,13 @@ if [ ! -f $notes/gpu_measure.json ]; then
     done | awk 'NR == 1 || !/^collective/' >$notes/gpu_predicted_$gpu.csv
   done
 fi
-mapfile -t from_gpus < <(find $notes -name 'gpu_*.json' | sort)
-gpu_tables() {
-  if [ ${#from_gpus[@]} -eq 0 ]; then
-    echo "Tutti has never run on a GPU: there is no \`$notes/gpu_*.json\`."
-  else
-    scripts/docs/gpu_tables.py "$1" "${from_gpus[@]}"
-  fi
-}
-gpu_tables --summary | between docs/gpu.md gpu
-gpu_tables --tests | between $notes/tests.md gpu
-gpu_tables --results | between $notes/results.md gpu
-gpu_tables --predictions | between $notes/predictions.md gpu
+for gpu in docs/data/gpu/*/; do
+  for table in bandwidth latency; do scripts/docs/gpu_tables.py --$table "$gpu"gpu_*.json >"$gpu$table.csv"; done
+done
+for table in tests results predictions; do
+  for gpu in docs/data/gpu/*/; do scripts/docs/gpu_tables.py --$table "$gpu"gpu_*.json; done | between $notes/$table.md gpu
+done
+scripts/docs/draw_gpu.py docs/pictures
 pipeline=$(dirname "$tutti")/../examples/pipeline
 "$pipeline" draw all 4 8 2 >docs/pictures/pipeline_schedules.svg
 "$pipeline" draw 1F1B 4 8 >docs/pictures/parallel_pipeline.svg

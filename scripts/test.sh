@@ -112,7 +112,7 @@ arm64() {
   local status=0
   scripts/test/arm64.sh --build || status=$?
   [ "$status" -eq 0 ] || return "$status"
-  run_tests arm64 env --parallel $(($(nproc) * 3)) # under an emulator, tests compute more and wait less
+  run_tests arm64 env --parallel $(($(nproc) * 2)) # under an emulator, tests compute more and wait less
 }
 
 # Runs a command as user 65534, who owns nothing on this machine.

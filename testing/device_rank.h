@@ -51,6 +51,14 @@ class DeviceRank {
   Comm comm_;
 };
 
+// All ranks of a new communicator, in one thread and on the first GPU.
+inline void InitAllOnOneGpu(tuttiComm_t* comms, int ranks) {
+  const std::vector<int> devices(static_cast<std::size_t>(ranks), 0);
+  ASSERT_TRUE(Ok(tuttiCommInitAll(comms, ranks, devices.data())));
+}
+// Makes a process see one GPU.
+inline const std::pair<std::string, std::string> kOneGpu = {"CUDA_VISIBLE_DEVICES", "0"};
+
 // The communicator that cases run on.
 struct Surroundings {
   int ranks;

@@ -39,7 +39,7 @@ int Gpu::Count() {
 bool Gpu::IsFake() {
   char name[64] = "";
   Call("cuDeviceGetName", +name, static_cast<int>(sizeof name), 0);
-  return std::string_view(name) == "Tutti fake GPU";
+  return std::string_view(name).starts_with("Tutti fake GPU");  // or an instance of it
 }
 
 Gpu::Gpu(int ordinal) : ordinal_(ordinal % Count()) {
@@ -182,6 +182,13 @@ int Gpu::Launch(const void* image, const char* kernel, unsigned blocks, unsigned
 std::uint64_t Gpu::Waits() {
   auto* const count = reinterpret_cast<unsigned long long (*)()>(dlsym(Library(), "fakeGpuWaits"));
   return count == nullptr ? 0 : count();
+}
+
+bool Gpu::Reach(const Gpu& other) const {
+  constexpr int kAlready = 704;  // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+  MakeCurrent();
+  const int result = Try("cuCtxEnablePeerAccess", other.context_, 0U);
+  return result == 0 || result == kAlready;
 }
 
 void Gpu::Follow(tuttiStream_t to, tuttiStream_t from) const {

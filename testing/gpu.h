@@ -66,6 +66,8 @@ class Gpu {
              tuttiStream_t stream) const;
   // How many of this process's calls have waited for work of the fake GPU, which alone counts them.
   static std::uint64_t Waits();
+  // Lets this GPU's kernels use the other one's memory. False: the driver refuses.
+  bool Reach(const Gpu& other) const;
   // Makes later work in `to` wait for the present work in `from`.
   void Follow(tuttiStream_t to, tuttiStream_t from) const;
 

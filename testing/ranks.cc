@@ -12,9 +12,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 
 // Present if the address sanitizer is. A rank exits by _exit, so it runs the leak check explicitly.
@@ -121,11 +123,21 @@ bool RunOneRank(int rank, int size, Board& board, Sender& sender, bool alone, co
   return !self.exits_with_live_comm();
 }
 
+// Where the surroundings ask for it (TUTTI_TEST_DEVICES_EACH=1), a process has one of the fake GPUs, as launchers give
+// one to each rank.
+void ShowOneDevice(int first_rank) {
+  const char* const each = std::getenv("TUTTI_TEST_DEVICES_EACH");
+  const char* const all = std::getenv("TUTTI_FAKE_GPU_DEVICES");
+  const int devices = all == nullptr ? 1 : std::atoi(all);
+  if (each != nullptr && devices > 0) setenv("CUDA_VISIBLE_DEVICES", std::to_string(first_rank % devices).c_str(), 0);
+}
+
 [[noreturn]] void BeProcess(int first_rank, int ranks_here, int size, Board& board, int fd, const RunOptions& options,
                             const std::function<void(Rank&)>& body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
   setenv("TUTTI_SOCKET_IFNAME", "=lo", 1);  // tests use only loopback
+  ShowOneDevice(first_rank);
   {
     Sender sender(fd);
     std::atomic<bool> all_freed = true;

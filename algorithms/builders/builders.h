@@ -57,8 +57,8 @@ Schedule BuildTwoLevelTree(const ScheduleRequest& request);
 // peer_memory.cc. REQUIRES: 1 < nranks <= kMaxReads.
 Schedule BuildPeerMemory(const ScheduleRequest& request);
 
-// nvls.cc. With several nodes, two channels for each one asked for, as BuildDoubleBinaryTree. REQUIRES: all_reduce; or
-// all ranks on one node and reduce_scatter, all_gather, broadcast or reduce; nranks > 1.
+// nvls.cc. With several nodes, an all-reduce has two channels for each one asked for, as BuildDoubleBinaryTree. REQUIRES:
+// all_reduce, reduce_scatter or all_gather; or all ranks on one node and broadcast or reduce; nranks > 1.
 Schedule BuildNvls(const ScheduleRequest& request);
 
 // baselines.cc. Every rank sends everything to one server, rank 0 or the root, which sums and sends everything back:

@@ -5,12 +5,14 @@
 //   reduce       reads the sum of a block, and stores it for all ranks of the node
 //   take         results of blocks that others reduce
 //
-// On several nodes, the servers of a rail (rails.h) pass their nodes' sums up one of two trees, and the result down: the
-// reducing lane adds what the nodes below send; a lane of its own carries results down, as in two_level.cc.
+// On several nodes, the servers of a rail (rails.h) pass their nodes' sums of an all-reduce up one of two trees, and the
+// result down: the reducing lane adds what the nodes below send; a lane of its own carries results down, as in two_level.cc.
+// Reduce-scatter and all-gather go around the nodes as there, with the switch inside each node.
 #include <algorithm>
 #include <utility>
 
 #include "algorithms/builders/builders.h"
+#include "algorithms/builders/node_lanes.h"
 #include "algorithms/builders/rails.h"
 #include "algorithms/builders/steps.h"
 #include "algorithms/builders/trees.h"
@@ -95,6 +97,8 @@ Channel AllReduce(const Rails& rails, int rank, const TreeNode& tree) {
 Schedule Arranged(const ScheduleRequest& request, const Rails& rails) {
   const auto answer = [&](int blocks, Channel channel) { return Answer(request, blocks, std::move(channel)); };
   const int rank = request.rank, n = request.nranks;
+  if (rails.nodes() > 1 && HasBlocksOfRanks(request.collective))
+    return answer(n, RailRingChannel(request, rails, Inside::a_switch));
   switch (request.collective) {
     case Collective::reduce_scatter: return answer(n, ReduceScatterInSwitch(rank, n));
     case Collective::all_gather: return answer(n, AllGatherInSwitch(rank, n));

@@ -28,7 +28,8 @@ enum class Rounding {
   in_rank_order    // once, and every sum is one fixed expression (verify.h, IsDeterministic)
 };
 
-// Double binary trees, whose places tell which nodes do alike in an all-reduce (node_classes.h).
+// Double binary trees, whose places tell which nodes do alike in an all-reduce (node_classes.h). `symmetry` is then that of
+// other collectives.
 enum class Trees { none, of_ranks, of_nodes };
 
 // Channels of a fabric for each channel that a request asks for: channels that the schedule makes, times connections
@@ -76,7 +77,10 @@ struct Record {
   bool arranges(Collective collective) const {
     return follows_rings || needs.nodes || Has(across_switches, collective);
   }
-  Symmetry SymmetryIn(Collective collective) const { return HasRoot(collective) ? Symmetry::none : symmetry; }
+  Symmetry SymmetryIn(Collective collective) const {
+    const bool by_trees = trees != Trees::none && collective == Collective::all_reduce;
+    return HasRoot(collective) || by_trees ? Symmetry::none : symmetry;
+  }
   int ChannelsOfFabric(bool posts) const { return posts ? channels.with_posts : channels.without_posts; }
 };
 

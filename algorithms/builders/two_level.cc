@@ -29,10 +29,10 @@ namespace {
 // each other in a circle.
 class RailRing {
  public:
-  RailRing(const ScheduleRequest& request, const Rails& rails)
+  RailRing(const ScheduleRequest& request, const Rails& rails, Inside inside)
       : collective_(request.collective),
         rails_(rails),
-        lanes_(rails, request.rank),
+        lanes_(rails, request.rank, inside),
         index_(rails.IndexOf(request.rank)),
         n_(rails.nodes()) {
     for (int first = 0; first < rails.rails(); first += rails.width()) {
@@ -74,7 +74,7 @@ class RailRing {
 
   void Reduce(int rail, int block, int distance) {
     if (!lanes_.Serves(rail)) return lanes_.Give(rail, block);
-    std::vector<Operand> reads = lanes_.Given(block);
+    std::vector<Operand> reads = lanes_.Given(rail, block);
     if (distance < n_ - 1) reads.push_back(FromPrevious(rail));
     lanes_.Up(MakeStep(block, std::move(reads), {ToNext(rail)}));
   }
@@ -88,7 +88,7 @@ class RailRing {
       if (!scattering) lanes_.Take(rail, block);
       return;
     }
-    std::vector<Operand> reads = reducing ? lanes_.Given(block) : std::vector<Operand>{In(block)};
+    std::vector<Operand> reads = reducing ? lanes_.Given(rail, block) : std::vector<Operand>{In(block)};
     if (reducing && n_ > 1) reads.push_back(FromPrevious(rail));
     std::vector<Operand> writes = {Out(block)};
     if (!scattering) {
@@ -126,7 +126,7 @@ class RailTree {
         has_root_(HasRoot(request.collective)),
         rails_(rails),
         tree_(tree),
-        lanes_(rails, request.rank) {
+        lanes_(rails, request.rank, Inside::links) {
     for (int rail = 0; rail < rails.rails(); ++rail) {
       if (IsReducing(request.collective)) Up(rail);
       if (request.collective != Collective::reduce) Down(rail, request.collective == Collective::all_reduce);
@@ -157,7 +157,7 @@ class RailTree {
       if (has_root_ && rank_ == root_) lanes_.Take(rail, rail);
       return;
     }
-    std::vector<Operand> reads = lanes_.Given(rail);
+    std::vector<Operand> reads = lanes_.Given(rail, rail);
     AddChildren(reads, From, rail);
     if (!at_top()) return lanes_.Up(MakeStep(rail, std::move(reads), {Parent(To, rail)}));
     const auto to_root = [&] { return std::vector{rank_ == root_ ? Out(rail) : By(kResults, To(root_))}; };
@@ -203,6 +203,10 @@ Schedule Finish(const ScheduleRequest& request, const Rails& rails, int blocks) 
 
 }  // namespace
 
+Channel RailRingChannel(const ScheduleRequest& request, const Rails& rails, Inside inside) {
+  return RailRing(request, rails, inside).channel();
+}
+
 Schedule BuildTwoLevel(const ScheduleRequest& request) {
   const Rails rails(request);
   const Collective collective = request.collective;
@@ -214,8 +218,9 @@ Schedule BuildTwoLevel(const ScheduleRequest& request) {
                              : cut ? rails.rails() * rails.nodes()
                                    : request.nranks);
   const auto chain = [&] { return Chain(rails.NodeOf(request.rank), rails.nodes(), rails.NodeOf(request.root)); };
-  schedule.channels = Repeated(whole ? RailTree(request, rails, chain()).channel() : RailRing(request, rails).channel(),
-                               request.channels);
+  schedule.channels =
+      Repeated(whole ? RailTree(request, rails, chain()).channel() : RailRingChannel(request, rails, Inside::links),
+               request.channels);
   return schedule;
 }
 

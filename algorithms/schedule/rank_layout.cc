@@ -1,5 +1,6 @@
 #include "algorithms/schedule/rank_layout.h"
 
+#include <algorithm>
 #include <map>
 
 namespace tutti::schedule {
@@ -23,6 +24,46 @@ RankLayout ArrangeEvenly(int nranks, int nodes) {
     labels.insert(labels.end(), ranks, node);
   }
   return ArrangeByNode(labels);
+}
+
+namespace {
+
+// All places of a node from `entry` to `exit`, by neighbours as far as that goes. REQUIRES: entry != exit, or one place.
+std::vector<int> PathThrough(int places, int entry, int exit) {
+  const int step = exit == (entry + 1) % places ? places - 1 : 1;
+  std::vector<int> path;
+  for (int i = 0, place = entry; i < places; ++i, place = (place + step) % places) {
+    if (place != exit) path.push_back(place);
+  }
+  path.push_back(exit);
+  return path;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> TurnedRings(const RankLayout& rank_layout) {
+  const auto& nodes = rank_layout.ranks_on;
+  std::size_t most = 0;
+  for (const auto& ranks : nodes) most = std::max(most, ranks.size());
+  // How far before the channel's place a node is entered. Nodes take turns, so that one is left at the place where the next
+  // is entered; with an odd number of nodes, the last one takes a third place.
+  const auto turn = [&](std::size_t node) {
+    return node > 1 && node + 1 == nodes.size() && node % 2 == 0 ? 2 : static_cast<int>(node % 2);
+  };
+  std::vector<std::vector<int>> rings;
+  for (int channel = 0; channel < static_cast<int>(most); ++channel) {
+    auto& ring = rings.emplace_back();
+    for (std::size_t node = 0; node < nodes.size(); ++node) {
+      const auto places = static_cast<int>(nodes[node].size());
+      const auto at = [&](int turns) { return ((channel - turns) % places + places) % places; };
+      const int entry = at(turn(node));
+      int exit = at(turn((node + 1) % nodes.size()));
+      if (exit == entry) exit = (entry + places - 1) % places;
+      for (const int place : PathThrough(places, entry, exit))
+        ring.push_back(nodes[node][static_cast<std::size_t>(place)]);
+    }
+  }
+  return rings;
 }
 
 }  // namespace tutti::schedule

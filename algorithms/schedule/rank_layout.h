@@ -26,4 +26,9 @@ RankLayout ArrangeByNode(std::span<const int> labels);
 // REQUIRES: 1 <= nodes <= nranks.
 RankLayout ArrangeEvenly(int nranks, int nodes);
 
+// Rings that cross from node to node at another rank in each channel, so that every rank's NIC gets its share, and between
+// ranks of one place on their nodes, so that messages stay on a rail. (One crossing of each ring does not where an odd
+// number of nodes has two ranks each.) REQUIRES: nodes() >= 1.
+std::vector<std::vector<int>> TurnedRings(const RankLayout& rank_layout);
+
 }  // namespace tutti::schedule

@@ -159,6 +159,17 @@ std::uint64_t JsonValue::Whole(std::string_view key, std::uint64_t low, std::uin
   RefuseEntry(key, fmt::format("a whole number from {} to {}", low, high));
 }
 
+std::vector<std::uint64_t> JsonValue::Wholes(std::string_view key, std::uint64_t low, std::uint64_t high) const {
+  std::vector<std::uint64_t> numbers;
+  for (const JsonValue& each : List(key)) {
+    const auto& json = *each.json_;
+    if (!json.is_number_unsigned() || json.get<std::uint64_t>() < low || json.get<std::uint64_t>() > high)
+      each.Refuse("{} where a whole number from {} to {} is expected", Shown(json), low, high);
+    numbers.push_back(json.get<std::uint64_t>());
+  }
+  return numbers;
+}
+
 std::int64_t JsonValue::Integer(std::string_view key, std::int64_t low, std::int64_t high,
                                 std::optional<std::int64_t> fallback) const {
   if (fallback && !Has(key)) return *fallback;

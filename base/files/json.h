@@ -67,6 +67,8 @@ class JsonValue {
   const std::string& RawText(std::string_view key) const;
   std::uint64_t Whole(std::string_view key, std::uint64_t low, std::uint64_t high,
                       std::optional<std::uint64_t> fallback = std::nullopt) const;
+  // An array of such numbers.
+  std::vector<std::uint64_t> Wholes(std::string_view key, std::uint64_t low, std::uint64_t high) const;
   // Whole, may be negative.
   std::int64_t Integer(std::string_view key, std::int64_t low, std::int64_t high,
                        std::optional<std::int64_t> fallback = std::nullopt) const;

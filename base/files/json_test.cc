@@ -59,9 +59,10 @@ TEST(Json, RefusesWhatIsNoJsonAndSaysWhere) {
 }
 
 TEST(Json, NamesThePlaceAndWhatBelongsThere) {
-  const JsonDocument document(R"({"rows": [{"n": 3}, {"n": "three", "x": 1e300, "ok": 1, "list": {}}], "neg": -1, "big":
+  const JsonDocument document(
+      R"({"rows": [{"n": 3, "each": [2, 0, 1]}, {"n": "three", "x": 1e300, "ok": 1, "list": {}}], "neg": -1, "big":
     18446744073709551615})",
-                              "table.json");
+      "table.json");
   const auto root = document.root();
   const auto rows = root.List("rows");
   ASSERT_EQ(rows.size(), 2u);
@@ -82,6 +83,9 @@ TEST(Json, NamesThePlaceAndWhatBelongsThere) {
   EXPECT_EQ(root.Integer("neg", -5, 9), -1);
   EXPECT_NE(Refusal([&] { root.Integer("big", -5, 9); }), "");
   EXPECT_EQ(root.Whole("big", 0, UINT64_MAX), UINT64_MAX);
+  EXPECT_EQ(rows[0].Wholes("each", 0, 2), (std::vector<std::uint64_t>{2, 0, 1}));
+  EXPECT_EQ(Refusal([&] { rows[0].Wholes("each", 1, 2); }),
+            "table.json: rows[0].each[1]: 0 where a whole number from 1 to 2 is expected");
 }
 
 TEST(Json, TakesFallbacksOnlyForWhatIsMissing) {

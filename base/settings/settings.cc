@@ -87,8 +87,9 @@ const std::vector<Variable>& Variables() {
         Number("TUTTI_SOCKET_SPEED", &Settings::socket_speed, 0, 1'000'000,
                "bandwidth between hosts in Mbit/s per interface; 0: as the system reports; rank 0's value is used"),
         Text("TUTTI_IB_HCA", &Settings::ib_hca,
-             "RDMA devices to use: prefixes of mlx5_0 or mlx5_0:1; a leading '=' means exact names, '^' means all but "
-             "these; empty: the fastest"),
+             "RDMA devices that may be used: prefixes of mlx5_0 or mlx5_0:1; Tutti takes the fastest and nearest; a "
+             "leading "
+             "'=' means exact names, used in their order, '^' means all but these; empty: any"),
         Number("TUTTI_IB_GID_INDEX", &Settings::ib_gid_index, -1, 255,
                "index of the RDMA port's address (GID); -1: RoCE v2 over IPv4 if there is one"),
         Number("TUTTI_IB_TIMEOUT", &Settings::ib_timeout, 1, 31,
@@ -112,9 +113,10 @@ const std::vector<Variable>& Variables() {
         Text("TUTTI_ALGO", &Settings::algorithm,
              "algorithms to force: ring or all_reduce:ring,...; or to choose among: ring+direct; or to leave out: "
              "^ring; same on all ranks"),
-        Number("TUTTI_CHANNELS", &Settings::channels, 0, 16,
-               "number of channels that share a message; 0: chosen automatically; same on all ranks"),
-        Number("TUTTI_MIN_CHANNELS", &Settings::min_channels, 0, 16,
+        Number("TUTTI_CHANNELS", &Settings::channels, 0, 32,
+               "number of channels of a collective, or of a message between GPUs; 0: chosen automatically; same on all "
+               "ranks"),
+        Number("TUTTI_MIN_CHANNELS", &Settings::min_channels, 0, 32,
                "the least number of channels where it is chosen automatically; 0: any; same on all ranks"),
         Number("TUTTI_MAX_CHANNELS", &Settings::max_channels, 0, 1024,
                "the greatest number of channels where it is chosen automatically; 0: any; same on all ranks"),
@@ -156,6 +158,14 @@ const std::vector<Variable>& Variables() {
              "0: host memory only, even if a thread has a CUDA context; same on all ranks"),
         Flag("TUTTI_GPU_P2P", &Settings::gpu_p2p,
              "0: GPUs exchange all data through host memory, even ranks that share one"),
+        Word("TUTTI_GPUDIRECT", &Settings::gpudirect, {"LOC", "PIX", "PXB", "PHB", "SYS"},
+             "how far a GPU's NICs may be (words of `nvidia-smi topo -m`) that read and write its memory themselves "
+             "(GPUDirect RDMA, which has never run on a real GPU or NIC); LOC: never; SYS: at any distance, also an "
+             "unknown one"),
+        Number(
+            "TUTTI_PIN_MIB", &Settings::pin_mib, 0, 1 << 20,
+            "MiB of the slots between hosts that a communicator of GPUs pins when it is made (with GPUDirect, takes of "
+            "the GPU's memory); a call that needs more does that then, and may wait for running kernels"),
         Flag("TUTTI_HOLD", &Settings::hold,
              "1: a failed call on a GPU holds its stream until the communicator is revoked, aborted or destroyed"),
         Flag("TUTTI_NVLS", &Settings::nvls,

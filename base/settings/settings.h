@@ -68,6 +68,8 @@ struct Settings {
   bool zero_copy = true;
   bool gpu = true;
   bool gpu_p2p = true;
+  std::string gpudirect = "LOC";
+  int pin_mib = 256;  // all rings of 16 ranks on two hosts, and those of seven channels of 64 ranks on eight
   bool hold = false;
   bool nvls = true;
   long long count_from = 0;

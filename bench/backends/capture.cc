@@ -47,6 +47,8 @@ std::shared_ptr<Meeting> NextMeeting(int threads) {
 
 }  // namespace
 
+void MeetThreads(int threads) { NextMeeting(threads)->Wait(); }
+
 BoundCall CaptureAlone(const Gpu& gpu, const std::function<void()>& call, int calls) {
   gpu.BeginCapture();
   for (int i = 0; i < calls; ++i) call();

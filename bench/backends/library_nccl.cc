@@ -49,7 +49,7 @@ struct Nccl {
   int (*ncclGroupEnd)() = nullptr;
   int version = 0;
   std::string file;
-  std::string set;  // the variables set for ranks that share a GPU
+  std::string set;  // variables that decide how ranks share a GPU
 };
 
 std::string VersionText(int version) {
@@ -114,6 +114,7 @@ Nccl Load(const std::string& file, const Place& place, int devices) {
     throw std::runtime_error(fmt::format("{} does not report its version", nccl.file));
   }
   nccl.set = AllowSharedGpus(nccl.version, place, devices);
+  if (const char* const blocks = std::getenv("NCCL_MAX_CTAS")) nccl.set += fmt::format("; NCCL_MAX_CTAS={}", blocks);
   if (is_own) nccl.set += "; TUTTI'S OWN, NOT NCCL";
   return nccl;
 }

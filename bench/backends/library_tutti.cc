@@ -92,10 +92,13 @@ class Tutti final : public Library {
     if (gpu_ == nullptr) return Check(tuttiBarrier(comm_, nullptr), "tuttiBarrier");
     Check(tuttiBarrier(comm_, stream_), "tuttiBarrier");
     Synchronize();
+    // One thread launches the graph of all: not before the barrier's kernel has ended on every rank's GPU.
+    if (captured_) MeetThreads(threads_);
   }
   void Write(std::byte* to, const std::byte* from, std::size_t bytes) override { gpu_->Write(to, from, bytes); }
   void Read(std::byte* to, const std::byte* from, std::size_t bytes) override { gpu_->Read(to, from, bytes); }
   BoundCall Capture(const BoundCall& call, int calls) override {
+    captured_ = true;
     return CaptureTogether(*gpu_, call.run, calls, threads_);
   }
   void GroupStart() override { Check(tuttiGroupStart(), "tuttiGroupStart"); }
@@ -174,6 +177,7 @@ class Tutti final : public Library {
   const tuttiComm_t comm_;
   const CallSettings settings_;
   const int threads_;
+  bool captured_ = false;
   tuttiStream_t stream_ = nullptr;
   int rank_ = 0;
   int ranks_ = 1;

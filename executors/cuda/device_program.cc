@@ -33,13 +33,21 @@ std::uint32_t ThreadsFor(const schedule::ProtocolConfig& config, const StridedSi
   return static_cast<std::uint32_t>(std::clamp<std::size_t>(wanted, kFewestThreads, cuda_kernels::kMaxThreads));
 }
 
-// Data bytes of a slot; 0: the GPUs have no such slots.
-std::size_t CapacityOf(ring::Protocol protocol, const cuda_transport::DeviceFabric& fabric) {
+// Data bytes of a slot; 0: the GPUs have no such slots. `peer`: of a message; -1: of a collective.
+std::size_t CapacityOf(ring::Protocol protocol, const cuda_transport::DeviceFabric& fabric, int peer) {
+  if (peer >= 0) return fabric.message_capacity(protocol, peer);
   switch (protocol) {
     case ring::Protocol::line: return fabric.layout().line_capacity();
     case ring::Protocol::inlined: return fabric.line128_capacity();
     default: return fabric.bulk_capacity();
   }
+}
+
+// -1: the schedule is a collective's.
+int PeerOf(const schedule::Schedule& schedule) {
+  if (!schedule::IsMessage(schedule.collective)) return -1;
+  const auto& step = schedule.channels.front().lanes.front().steps.front();
+  return std::max(step.reads.front().peer, step.writes.front().peer);
 }
 
 // Operands of the step that are strided.
@@ -171,7 +179,12 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
       extents_(std::move(extents)),
       config_(config),
       binding_(schedule_, extents_, config.chunk_bytes) {
-  const std::size_t capacity = CapacityOf(config_.protocol, fabric);
+  const int peer = PeerOf(schedule_);
+  if (peer >= 0 && schedule_.channels.size() > static_cast<std::size_t>(fabric.message_channels(peer))) {
+    Throw(tuttiInternalError, "a message to or from rank {} has {} channels, of which there are {}", peer,
+          schedule_.channels.size(), fabric.message_channels(peer));
+  }
+  const std::size_t capacity = CapacityOf(config_.protocol, fabric, peer);
   const bool may_be_longer = config_.protocol == ring::Protocol::bulk && schedule::MayAlwaysRefer(schedule_);
   if (config_.chunk_bytes == 0 || (config_.chunk_bytes > capacity && !may_be_longer)) {
     Throw(tuttiInternalError, "a chunk of {} bytes does not fit into a {} slot of {} bytes on a GPU",
@@ -250,11 +263,18 @@ void DeviceProgram::CheckTeam(const cuda_transport::DeviceFabric& fabric, const 
   for (const auto& channel : schedule_.channels) {
     for (const schedule::Lane& lane : channel.lanes) {
       for (const schedule::Step& step : lane.steps) {
-        const bool sums = std::any_of(step.reads.begin(), step.reads.end(), [](const schedule::Operand& read) {
-          return read.kind == schedule::OperandKind::sum;
-        });
-        if (sums && step.reads.size() > 1) {
-          Throw(tuttiInternalError, "a GPU's step cannot add anything to a sum of the switch");
+        // To a sum, which comes first, a GPU's step adds slots; what it multicasts is a sum or a copy.
+        const bool sums = step.reads.front().kind == schedule::OperandKind::sum;
+        const bool others_are_slots =
+            std::all_of(step.reads.begin() + 1, step.reads.end(),
+                        [](const schedule::Operand& read) { return read.kind == schedule::OperandKind::from; });
+        if (schedule::UsesTeam(step) && step.reads.size() > 1 && !(sums && others_are_slots)) {
+          Throw(tuttiInternalError,
+                "a GPU's step adds only slots to a sum of the switch, and multicasts nothing else: {}",
+                schedule::ToString(step));
+        }
+        if (EachRead(step).size() > cuda_kernels::kMoveSources) {
+          Throw(tuttiInternalError, "a sum of {} ranks has more reads than a GPU's step", schedule_.team.size());
         }
       }
     }
@@ -297,11 +317,11 @@ cuda_kernels::DeviceOperand DeviceProgram::Bind(const schedule::Operand& operand
 }
 
 DeviceProgram::Traffic& DeviceProgram::TrafficWith(const schedule::Operand& slot,
-                                                   const cuda_transport::DeviceFabric& fabric) {
+                                                   const cuda_transport::DeviceFabric& fabric, int fabric_channel) {
   if (slot.kind == schedule::OperandKind::post || schedule::IsOfTeam(slot.kind) || !fabric.by_network(slot.peer)) {
     return on_host_;
   }
-  network_peers_.push_back(slot.peer);
+  network_rings_.insert({fabric_channel + slot.connection, slot.peer});
   return by_network_;
 }
 
@@ -323,7 +343,7 @@ cuda_kernels::DeviceStep DeviceProgram::AddStep(BoundLane& lane, const schedule:
   for (const schedule::Operand& read : reads) {
     auto& operand = lane.operands.emplace_back(Bind(read, false, channel, fabric, fabric_channel));
     if (!schedule::IsSlot(read.kind)) continue;
-    TrafficWith(read, fabric).received += bound.bytes;
+    TrafficWith(read, fabric, fabric_channel).received += bound.bytes;
     operand.local = PlaceIn(lane.empties, operand.end);
   }
   std::size_t destinations = 0;
@@ -333,7 +353,7 @@ cuda_kernels::DeviceStep DeviceProgram::AddStep(BoundLane& lane, const schedule:
     const auto places = static_cast<std::size_t>(posts ? fabric.readers_of_posts() : 1);
     destinations += places;
     if (!schedule::IsSlot(write.kind)) continue;
-    TrafficWith(write, fabric).sent += bound.bytes * places;
+    TrafficWith(write, fabric, fabric_channel).sent += bound.bytes * places;
     operand.local = PlaceIn(lane.fills, operand.end);
   }
   if (config_.protocol != ring::Protocol::bulk && destinations > cuda_kernels::kMoveDestinations) {

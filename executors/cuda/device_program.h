@@ -4,6 +4,7 @@
 // Thread-safety: immutable after construction.
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "algorithms/schedule/binding.h"
@@ -54,8 +55,8 @@ class DeviceProgram {
   };
   const Traffic& on_host() const { return on_host_; }
   const Traffic& by_network() const { return by_network_; }
-  // Ranks of other hosts that it sends to or receives from; some more than once.
-  const std::vector<int>& network_peers() const { return network_peers_; }
+  // Its rings to and from ranks of other hosts.
+  const std::set<cuda_transport::RingPair>& network_rings() const { return network_rings_; }
 
  private:
   struct BoundLane;
@@ -69,7 +70,7 @@ class DeviceProgram {
                                    const cuda_transport::DeviceFabric& fabric, int fabric_channel);
   cuda_kernels::DeviceOperand Bind(const schedule::Operand& operand, bool written, int channel,
                                    const cuda_transport::DeviceFabric& fabric, int fabric_channel) const;
-  Traffic& TrafficWith(const schedule::Operand& slot, const cuda_transport::DeviceFabric& fabric);
+  Traffic& TrafficWith(const schedule::Operand& slot, const cuda_transport::DeviceFabric& fabric, int fabric_channel);
 
   std::uint32_t blocks_of_a_lane_;
   schedule::Schedule schedule_;
@@ -81,7 +82,7 @@ class DeviceProgram {
   std::uint32_t threads_ = 0;
   std::uint32_t lane_vectors_ = 0;
   Traffic on_host_, by_network_;
-  std::vector<int> network_peers_;
+  std::set<cuda_transport::RingPair> network_rings_;
 };
 
 }  // namespace tutti::cuda

@@ -1,25 +1,19 @@
 #include "executors/host/doorbell.h"
 
-#include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <climits>
-#include <ctime>
+
+#include "base/threads/futex.h"
 
 namespace tutti::host {
 namespace {
 
 // Without membarrier, here or in a peer's process, a ring can be missed, so no thread sleeps longer than this.
 constexpr std::chrono::microseconds kUnguardedSleep{500};
-
-long Futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* limit) {
-  return syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), operation, value, limit, nullptr, 0);
-}
 
 }  // namespace
 
@@ -36,7 +30,7 @@ void WakeAll(shm::Fabric& fabric) {
       continue;
     }
     control.doorbell.fetch_add(1, std::memory_order_release);
-    Futex(control.doorbell, FUTEX_WAKE, INT_MAX, nullptr);
+    FutexWakeAll(control.doorbell);
   }
 }
 
@@ -67,9 +61,7 @@ bool Sleeper::Wait(const Alarm& alarm, std::chrono::microseconds limit) {
   const bool guarded = guarded_.load(std::memory_order_relaxed);
   const auto sleep = guarded ? limit : std::min(limit, kUnguardedSleep);
   if (network_ != nullptr) return network_->Sleep(alarm.own_bell, sleep) || !guarded;
-  const timespec time{sleep.count() / 1'000'000, sleep.count() % 1'000'000 * 1000};
-  return Futex(fabric_.control(fabric_.rank()).doorbell, FUTEX_WAIT, alarm.bell, &time) == 0 || errno != ETIMEDOUT ||
-         !guarded;
+  return FutexWait(fabric_.control(fabric_.rank()).doorbell, alarm.bell, sleep) || !guarded;
 }
 
 void Sleeper::ClearAlarm(const Alarm& alarm) {

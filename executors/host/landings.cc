@@ -1,6 +1,8 @@
 // Slots from other hosts that land where a step would copy them, so that nothing copies them: which steps of a plan allow
 // it, and what a run tells the network.
 #include <algorithm>
+#include <array>
+#include <span>
 #include <vector>
 
 #include "executors/host/run.h"
@@ -82,16 +84,16 @@ void Run::ExpectSlots(ChannelState& state, LaneState& lane, const BoundLane& bou
   const std::size_t chunk_bytes = plan_.config().chunk_bytes;
   std::uint32_t chunk = lane.chunk, ahead = 0;
   std::size_t at = lane.step;
-  for (int looked = 0; looked < kStepsAhead && ahead < end->shape().depth; ++looked) {
+  std::array<progress::NetworkEngine::Expected, progress::kRunAhead> slots;
+  std::size_t count = 0;
+  for (int looked = 0; looked < kStepsAhead && ahead < progress::kRunAhead; ++looked) {
     const auto& step = bound.steps[at];
     if (chunk < step.length && Reads(step, end)) {
       const auto bytes = ring::ChunkLength(step.bytes, chunk, chunk_bytes);
       if (MayLand(step, bytes, looked > 0)) {
         const progress::SlotMessage slot{next.connection, end->count() + ahead + 1, launch_.tag,
                                          static_cast<std::uint32_t>(bytes)};
-        auto* const memory = Memory(state, *step.lands, ring::ChunkBegin(chunk, chunk_bytes));
-        if (!network_->Expect(next.peer, slot, memory)) return;
-        state.expects = true;
+        slots[count++] = {slot, Memory(state, *step.lands, ring::ChunkBegin(chunk, chunk_bytes))};
       }
       ++ahead;
     }
@@ -99,6 +101,8 @@ void Run::ExpectSlots(ChannelState& state, LaneState& lane, const BoundLane& bou
     at = 0;
     if (++chunk == bound.chunks) break;
   }
+  if (count > 0 && !network_->Expect(next.peer, std::span(slots).first(count))) return;
+  state.expects = state.expects || count > 0;
   lane.expects = true;
 }
 

@@ -165,10 +165,9 @@ inline std::byte* Run::Memory(ChannelState& state, const BoundOperand& operand, 
   }
 }
 
-// Finds where a slot's data can be read. Data in another process is fetched to `fetch_to`, and that of another host may have
-// landed at `landing`. False: it could not be found.
+// Finds where a slot's data can be read. Data in another process is fetched to `fetch_to`. False: it could not be found.
 inline bool Run::Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
-                        const std::byte*& source, std::byte* fetch_to, const std::byte* landing) {
+                        const std::byte*& source, std::byte* fetch_to) {
   if (!operand.is_slot) {
     source = Memory(state, operand, done);
     return true;
@@ -179,7 +178,7 @@ inline bool Run::Source(ChannelState& state, const BoundOperand& operand, std::s
     return false;
   }
   if (content.kind != ring::SlotKind::value) {
-    return SourceElsewhere(state, operand, content.kind, bytes, source, fetch_to, landing);
+    return SourceElsewhere(state, operand, content.kind, bytes, source, fetch_to);
   }
   state.traffic.received[Traffic::IndexOf(operand, ring::SlotKind::value)] += bytes;
   source = operand.empty->Data(bytes);
@@ -227,12 +226,12 @@ const RemoteAccess* Run::ReferenceFor(const BoundStep& step, std::size_t bytes, 
 // that an honest rank makes are accepted: a pointer where all ranks share a process, else the peer's windows or, where
 // the system permits it, the peer's memory.
 bool Run::SourceElsewhere(ChannelState& state, const BoundOperand& operand, ring::SlotKind kind, std::size_t bytes,
-                          const std::byte*& source, std::byte* fetch_to, const std::byte* landing) {
+                          const std::byte*& source, std::byte* fetch_to) {
   const int peer = operand.empty->peer();
-  if (operand.by_network && kind == ring::SlotKind::pointer && landing != nullptr &&
-      operand.empty->Reference().address == reinterpret_cast<std::uint64_t>(landing)) {
+  // Only this process's network writes such a slot.
+  if (operand.by_network && kind == ring::SlotKind::pointer) {
     state.traffic.received[Traffic::kByNetwork] += bytes;
-    source = landing;
+    source = reinterpret_cast<const std::byte*>(operand.empty->Reference().address);
     return true;
   }
   source = operand.empty->Data();
@@ -291,7 +290,6 @@ Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_
     move.destinations[move.destination_count++] = Memory(state, write, done);
   }
 
-  const std::byte* const landing = step.lands != nullptr ? Memory(state, *step.lands, done) : nullptr;
   for (const auto& read : step.reads) {
     const std::byte* source = nullptr;
     // A single source is fetched straight to its destination, if that is one piece. Null: it cannot be fetched.
@@ -300,7 +298,7 @@ Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_
                                                                           plan_.config().chunk_bytes
                            : move.destination_count > 0 && !strided ? static_cast<std::byte*>(move.destinations[0])
                                                                     : nullptr;
-    if (!Source(state, read, done, bytes, source, fetch_to, landing)) return Outcome::faulted;
+    if (!Source(state, read, done, bytes, source, fetch_to)) return Outcome::faulted;
     strided = strided || StridedOf(read) != nullptr;
     if (launch_.scaled && read.scaled) move.scaled |= std::uint64_t{1} << move.source_count;
     move.sources[move.source_count++] = source;

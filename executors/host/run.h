@@ -154,9 +154,9 @@ class Run {
   Outcome Execute(ChannelState& state, const BoundStep& step, std::size_t done, std::size_t bytes);
   void Publish(ChannelState& state, const BoundOperand& write, ring::SlotKind kind, std::size_t bytes);
   bool Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
-              const std::byte*& source, std::byte* fetch_to, const std::byte* landing);
+              const std::byte*& source, std::byte* fetch_to);
   bool SourceElsewhere(ChannelState& state, const BoundOperand& operand, ring::SlotKind kind, std::size_t bytes,
-                       const std::byte*& source, std::byte* fetch_to, const std::byte* landing);
+                       const std::byte*& source, std::byte* fetch_to);
   std::byte* Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const;
   const RemoteAccess* ReferenceFor(const BoundStep& step, std::size_t bytes, const RemoteAccess& input,
                                    const RemoteAccess& output) const;

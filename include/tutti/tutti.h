@@ -147,7 +147,7 @@ typedef struct {
   unsigned int version;
   int blocking;             /* 1 (default): calls return when done. 0: they return tuttiInProgress; poll
                                tuttiCommGetAsyncError */
-  int channels;             /* parallel shares of a message, 1..16; default: chosen by the library */
+  int channels;             /* parallel shares of a message, 1..32; default: chosen by the library */
   int threads;              /* host threads per rank that move data, 1..16; default: chosen */
   int deterministic;        /* 1: results do not depend on size, channels or algorithm (see docs/numerics.md) */
   int initTimeoutMs;        /* how long to wait for all ranks to join; 0: for ever; default 120,000 */
@@ -159,7 +159,7 @@ typedef struct {
   int device;               /* CUDA device of this rank's device buffers; TUTTI_DEVICE_NONE: host memory only; default:
                                that of the thread's current CUDA context, if it has one */
   int unused2;              /* was padding, too */
-  int minChannels;          /* where the library chooses channels: at least so many, 1..16; */
+  int minChannels;          /* where the library chooses channels: at least so many, 1..32; */
   int maxChannels;          /* and at most so many, 1..1024. On GPUs a channel takes a thread block (CTA) or more */
 } tuttiConfig_t;
 

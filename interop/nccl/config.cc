@@ -27,7 +27,7 @@ struct NewestConfig {
 static_assert(offsetof(NewestConfig, nChannelsPerNetPeer) == sizeof(ncclConfig_t), "no padding between them");
 
 // The most that a tuttiConfig_t takes for its least and its greatest number of channels.
-constexpr int kMostForcedChannels = 16, kMostChannels = 1024;
+constexpr int kMostForcedChannels = 32, kMostChannels = 1024;
 
 constexpr int kAny = INT_MIN + 1;  // INT_MIN is NCCL_CONFIG_UNDEF_INT
 

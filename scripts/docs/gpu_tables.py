@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Prints the tables of docs/gpu.md and docs/notebook/gpu, as Markdown, from what scripts/gpu_kit.sh brought back.
+"""Prints tables from what scripts/gpu_kit.sh brought back, for one kind of GPU.
 
-    scripts/docs/gpu_tables.py [PART] gpu_correct.json gpu_measure.json gpu_compare.json [--rehearsal]
+    scripts/docs/gpu_tables.py PART docs/data/gpu/GPU/gpu_*.json [--rehearsal]
 
-PART is one of --summary (docs/gpu.md), --tests, --results, --predictions (the notes); default: all. Any of the three files
-may be missing. A rehearsal measures nothing and is refused without --rehearsal. Predicted times are those of
-docs/notebook/gpu/gpu_predicted_NAME.csv, if NAME is in the GPU's name.
+PART is one of --tests, --results, --predictions (Markdown for docs/notebook/gpu), --bandwidth and --latency (CSV for the
+folder of the files: messages from 64 KiB on, and shorter ones). A rehearsal measures nothing and is refused without
+--rehearsal. Predicted times are those of docs/notebook/gpu/gpu_predicted_NAME.csv, if NAME is in the GPU's name.
 """
 import csv
 import json
@@ -14,7 +14,7 @@ import re
 import sys
 from collections import defaultdict
 
-DATA = pathlib.Path(__file__).resolve().parents[2] / "docs/notebook/gpu"
+NOTES = pathlib.Path(__file__).resolve().parents[2] / "docs/notebook/gpu"
 
 GB_PER_S = 1e3  # bytes per microsecond
 KIB = 1024
@@ -22,11 +22,8 @@ MIB = 1024 * KIB
 SMALL = 8          # bytes of a message whose time is the call's
 LARGE = 256 * MIB  # of one whose time is the memory's
 LARGEST = 1024 * MIB
-FLAT = {64, 256, 512, 32 * KIB}  # sizes that take as long as their neighbours: the tables leave them out
 WIDE = 1.5
-SHOWN = {("all_reduce in a graph", ranks, 8) for ranks in ("2", "4", "8")}  # in the summary: label, ranks, bytes
-SHOWN |= {("all_reduce", ranks, number) for ranks in ("2", "8") for number in (8, 8 * MIB, 256 * MIB)}
-SHOWN |= {("all_reduce", "2 processes", 8)}
+LONG = 64 * KIB  # bytes from which on a message's time tells a bandwidth
 
 
 def size(number):
@@ -37,13 +34,14 @@ def size(number):
     return f"{number}T"
 
 
-class Call:
-    """What one call of the kit saw."""
+class Group:
+    """What the steps of one group saw."""
 
     def __init__(self, data):
-        self.data = data
-        self.name = data["call"]
-        self.steps = {step["name"]: step for step in data["steps"]}
+        self.name = data["group"]
+        # The first results say once for a group where its steps ran.
+        shared = {name: data[name] for name in ("machine", "architectures") if name in data}
+        self.steps = {step["name"]: dict(shared, **step) for step in data["steps"]}
 
     def result(self, name):
         step = self.steps.get(name)
@@ -61,7 +59,7 @@ class Call:
 
 def predicted(gpu):
     """Predicted microseconds by collective, ranks and bytes."""
-    for path in DATA.glob("gpu_predicted_*.csv"):
+    for path in NOTES.glob("gpu_predicted_*.csv"):
         if path.stem.removeprefix("gpu_predicted_") not in gpu.lower():
             continue
         with open(path, encoding="utf-8") as file:
@@ -72,18 +70,18 @@ def predicted(gpu):
 
 
 class Suite:
-    def __init__(self, calls):
-        self.calls = {call.name: call for call in calls}
-        names = [call.device().get("name", "") for call in calls]
-        self.predicted = predicted(next((name for name in names if name), ""))
+    def __init__(self, groups):
+        self.groups = {group.name: group for group in groups}
+        self.gpu = next((group.device()["name"] for group in groups if group.device()), "")
+        self.predicted = predicted(self.gpu)
 
-    def call(self, name):
-        return self.calls.get(name, Call({"call": name, "steps": []}))
+    def group(self, name):
+        return self.groups.get(name, Group({"group": name, "steps": []}))
 
     def copies(self):
         """The driver's copies: those that were timed for longest."""
         for name in ("measure", "correct"):
-            copies = self.call(name).result("device").get("copies", [])
+            copies = self.group(name).result("device").get("copies", [])
             if copies:
                 return copies
         return []
@@ -126,19 +124,21 @@ def least_traffic(record):
 
 def about(suite):
     machines = []
-    for call in suite.calls.values():
-        data = call.data
-        yield (f"*{call.name}*: {data['date']}, commit {data['commit']}, kernels for sm_{data['architectures']}, "
-               f"{sum(step['seconds'] for step in data['steps'])} s.")
-        machines.append(f"On {data['machine']}.")
-        device = call.device()
+    for group in suite.groups.values():
+        of_steps = group.steps.values()
+        dates = sorted(step["date"] for step in of_steps)
+        commits, architectures = (", ".join(dict.fromkeys(step[name] for step in of_steps)) for name in ("commit", "architectures"))
+        yield (f"*{group.name}*: {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}, commit {commits}, kernels for "
+               f"sm_{architectures}, {sum(step['seconds'] for step in of_steps)} s.")
+        machines += [f"On {step['machine']}." for step in of_steps]
+        device = group.device()
         if device:
             major, minor = divmod(device["cuda_driver"], 1000)
             machines.append(f"{device['count']} x {device['name']} (sm_{device['compute_capability']}, "
                             f"{device['multiprocessors']} multiprocessors, {device['clock_mhz']:.0f} MHz, memory "
                             f"{device['memory_clock_mhz']:.0f} MHz), driver for CUDA {major}.{minor // 10}.")
     yield from dict.fromkeys(machines)
-    results = [step["result"] or {} for call in suite.calls.values() for step in call.steps.values()]
+    results = [step["result"] or {} for group in suite.groups.values() for step in group.steps.values()]
     for note in sorted({note for result in results for note in (result.get("about") or {}).values()}):
         yield f"Beside it: {re.sub(' of /[^;]*', '', note)}."  # where the library lay says nothing to a reader
     for refusal in sorted({text.split("\n")[0] for result in results for text in (result.get("refused") or {}).values()}):
@@ -161,26 +161,27 @@ def tests(result):
 
 def steps(suite):
     """Steps that have tests or failed, and how the others ended."""
-    for call in suite.calls.values():
-        well = sum(step["status"] == "ok" for step in call.steps.values())
+    for group in suite.groups.values():
+        well = sum(step["status"] == "ok" for step in group.steps.values())
         left_out = defaultdict(list)
-        for step in call.steps.values():
+        for step in group.steps.values():
             if step["status"].startswith("left out"):
                 left_out[step["status"]].append(step["name"])
-        yield "; ".join([f"- *{call.name}*: {well} of {len(call.steps)} steps ended well",
+        yield "; ".join([f"- *{group.name}*: {well} of {len(group.steps)} steps ended well",
                          *(f"{why} for {', '.join(names)}" for why, names in left_out.items())]) + "."
     yield ""
-    yield "| call | step | | passed | failed | skipped | s |"
+    yield "| group | step | | passed | failed | skipped | s |"
     yield "|---|---|---|--:|--:|--:|--:|"
-    for call in suite.calls.values():
-        for step in call.steps.values():
-            counted = tests(step["result"] or {})
-            if step["status"].startswith("FAILED") or counted != "| |":
-                yield f"| {call.name} | {step['name']} | {step['status']} | {counted} | {step['seconds']} |"
+    for group in suite.groups.values():
+        for step in group.steps.values():
+            for run in (step, step.get("failed_since")):
+                counted = tests(run["result"] or {}) if run else "| |"
+                if counted != "| |" or run and run["status"].startswith("FAILED"):
+                    yield f"| {group.name} | {step['name']} | {run['status']} | {counted} | {run['seconds']} |"
 
 
 def bandwidth(suite):
-    measure = suite.call("measure")
+    measure = suite.group("measure")
     gbs = {"copy, by the driver": {copy["bytes"]: copy["gbs"] for copy in suite.copies()}}
     for name in measure.steps:
         if name != "one_rank_copy" and "_direct_" not in name:
@@ -202,54 +203,53 @@ def bandwidth(suite):
 
 def limits(suite):
     """What the GPU, its driver and its host give without Tutti."""
-    step = suite.call("measure").steps.get("limits")
-    if step and step["status"] == "ok":
-        yield "```"
-        yield from step["log"].strip().split("\n")
-        yield "```"
+    measured_once = {"limits": suite.group("measure").steps.get("limits")}  # the first results have it there
+    lines = [line for step in (measured_once | suite.group("probes").steps).values() if step and step["status"] == "ok"
+             for line in step["log"].strip().split("\n")]
+    if lines:
+        yield from ["```", *lines, "```"]
 
 
-def measurements(call):
-    """(collective, ranks, record) of all measured collectives."""
-    for name in call.steps:
+def measurements(group):
+    """(collective, ranks, record) of the collectives that a group measured as they usually run."""
+    for name in group.steps:
         if name == "one_rank_copy" or "_direct_" in name:
             continue
-        for record in call.records(name):
+        for record in group.records(name):
             label = record["collective"] + (" in a graph" if name.startswith("graph_") else "")
             yield label, f"{record['ranks']}{' processes' if name.endswith('processes') else ''}", record
 
 
-def by_sizes(rows):
-    """Rows {heads: {column: text}} as tables, one for all rows with the same columns."""
-    tables = defaultdict(list)
-    for heads, cells in rows.items():
-        tables[tuple(sorted(cells))].append((heads, cells))
-    return tables.values()
+def cells(suite, wanted, more):
+    """A CSV of all measured cells whose number of bytes is wanted, and `more` columns: its bandwidth."""
+    steps_of = [step for group in suite.groups.values() for step in group.steps.values()]
+    yield (f"# {suite.gpu}, commit {', '.join(dict.fromkeys(step['commit'] for step in steps_of))}, "
+           f"{max(step['date'] for step in steps_of)}")
+    yield "# Medians in microseconds; bus bandwidth in GB/s, by nccl-tests' formulas"
+    yield ",".join(["group,step,collective,ranks,bytes,algorithm,tutti_us,nccl_us", *more])
+    for group in suite.groups.values():
+        for name in group.steps:
+            for record in group.records(name):
+                if wanted(record["bytes"]):
+                    both = found(record, "tutti"), found(record, "nccl")
+                    yield ",".join([group.name, name, record["collective"], str(record["ranks"]), str(record["bytes"]),
+                                    both[0].get("algorithm", ""), *(time(each) if each else "" for each in both),
+                                    *(f"{each['busbw_gbs']:.4g}" if "busbw_gbs" in each else "" for each in both if more)])
 
 
-def ratio(record):
-    mine, theirs = found(record, "tutti"), found(record, "nccl")
-    return f"{mine['median_us'] / theirs['median_us']:.2f}" if "median_us" in mine and "median_us" in theirs else "-"
+def bandwidth_cells(suite):
+    return cells(suite, lambda number: number >= LONG, ("tutti_gbs", "nccl_gbs"))
 
 
-def compared(suite):
-    rows = defaultdict(dict)
-    for label, ranks, record in measurements(suite.call("compare")):
-        if record["bytes"] in FLAT:
-            continue
-        for library in ("tutti", "nccl"):
-            rows[label, ranks, f"{library} (us)"][record["bytes"]] = time(found(record, library))
-        rows[label, ranks, "tutti / nccl"][record["bytes"]] = ratio(record)
-    for table in by_sizes(rows):
-        yield ""
-        yield from grid(["collective", "ranks", "what"], table)
+def latency_cells(suite):
+    return cells(suite, lambda number: number < LONG, ())
 
 
 def algorithms(suite):
     """Which algorithms ran: the one of most cells, and where another one ran."""
     cells = defaultdict(lambda: defaultdict(list))
-    for call in suite.calls.values():
-        for label, ranks, record in measurements(call):
+    for name in ("compare", "measure"):
+        for label, ranks, record in measurements(suite.group(name)):
             if "algorithm" in found(record, "tutti"):
                 cells[found(record, "tutti")["algorithm"]][f"{label} by {ranks}"].append(size(record["bytes"]))
     usual = max(cells, key=lambda algorithm: sum(map(len, cells[algorithm].values())), default=None)
@@ -263,29 +263,22 @@ def algorithms(suite):
 
 def spread(suite):
     """How many times differ much from one repetition to the next."""
-    results = [found(record, "tutti") for call in suite.calls.values() for _, _, record in measurements(call)]
+    results = [found(record, "tutti") for group in suite.groups.values() for _, _, record in measurements(group)]
     results = [result for result in results if "median_us" in result]
     wide = sum(result["greatest_median_us"] > WIDE * result["least_median_us"] for result in results)
     yield (f"Times are medians. In {wide} of {len(results)} of Tutti's cells, the greatest median of the repetitions is more "
            f"than {WIDE} times the least.")
 
 
-def measured(suite):
-    """Times of Tutti, and the shares of the bound that the largest messages reach."""
-    times, shares = defaultdict(dict), defaultdict(dict)
-    for label, ranks, record in measurements(suite.call("measure")):
+def shares_of_bound(suite):
+    """The shares of the bound that the largest messages reach."""
+    shares = defaultdict(dict)
+    for _, _, record in measurements(suite.group("measure")):
         mine = found(record, "tutti")
-        if record["bytes"] not in FLAT:
-            times[label, ranks][record["bytes"]] = time(mine)
         if record["bytes"] == LARGEST and "median_us" in mine and least_traffic(record) and suite.copy_gbs():
             least = least_traffic(record) / GB_PER_S / suite.copy_gbs()
-            shares[label,][record["ranks"]] = f"{100 * least / mine['median_us']:.0f}"
-    yield "Times (us):"
-    for table in by_sizes(times):
-        yield ""
-        yield from grid(["collective", "ranks"], table)
+            shares[record["collective"],][record["ranks"]] = f"{100 * least / mine['median_us']:.0f}"
     if shares:
-        yield ""
         yield f"Shares of the bound (%) that {size(LARGEST)} reaches, by the number of ranks:"
         yield ""
         yield from grid(["collective"], list(shares.items()))
@@ -294,7 +287,7 @@ def measured(suite):
 def predictions(suite):
     """Measured times over predicted ones."""
     rows = defaultdict(dict)
-    for label, ranks, record in measurements(suite.call("measure")):
+    for label, ranks, record in measurements(suite.group("measure")):
         us = suite.predicted.get((label, record["ranks"], record["bytes"]))
         mine = found(record, "tutti")
         # Predictions are of ranks in one process, and the host launches each call.
@@ -303,37 +296,24 @@ def predictions(suite):
     yield from grid(["collective", "ranks"], list(rows.items()))
 
 
-def summary(suite):
-    """The few times that docs/gpu.md shows."""
-    call = suite.call("compare")
-    yield "| collective | ranks | size | Tutti (us) | NCCL (us) | Tutti / NCCL |"
-    yield "|---|---|--:|--:|--:|--:|"
-    for label, ranks, record in measurements(call):
-        if (label, ranks, record["bytes"]) in SHOWN:
-            mine, theirs = time(found(record, "tutti")), time(found(record, "nccl"))
-            yield f"| {label} | {ranks} | {size(record['bytes'])} | {mine} | {theirs} | {ratio(record)} |"
-
-
-PARTS = {"--summary": [summary], "--tests": [about, steps],
-         "--results": [about, bandwidth, limits, compared, measured, algorithms, spread], "--predictions": [predictions]}
+PARTS = {"--tests": [about, steps], "--results": [about, bandwidth, limits, shares_of_bound, algorithms, spread],
+         "--predictions": [predictions], "--bandwidth": [bandwidth_cells], "--latency": [latency_cells]}
 
 
 def main(arguments):
     names = [argument for argument in arguments if not argument.startswith("--")]
-    wanted = [argument for argument in arguments if argument in PARTS] or list(PARTS)
-    if not names:
+    wanted = [argument for argument in arguments if argument in PARTS]
+    if not names or len(wanted) != 1:
         sys.exit(__doc__)
-    calls = []
+    groups = []
     for name in names:
         with open(name, encoding="utf-8") as file:
             data = json.load(file)
         if data["rehearsal"] and "--rehearsal" not in arguments:
             sys.exit(f"{name} is of a rehearsal: it says nothing of a GPU")
-        calls.append(Call(data))
-    suite = Suite(calls)
-    lines = []
-    for part in dict.fromkeys(part for name in wanted for part in PARTS[name]):
-        lines.append("\n".join(part(suite)).strip("\n"))
+        groups.append(Group(data))
+    suite = Suite(groups)
+    lines = ["\n".join(part(suite)).strip("\n") for part in PARTS[wanted[0]]]
     print("\n\n".join(line for line in lines if line))
 
 

@@ -5,29 +5,15 @@
 //
 //   nvcc -O3 -std=c++20 -arch=sm_90 -cudart static -o limits scripts/gpu_kit/limits.cu -lcuda && ./limits
 #include <cuda.h>
-#include <cuda_runtime.h>
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <thread>
-#include <vector>
 
+#include "probe.cuh"
+
+namespace tutti::probe {
 namespace {
-
-void Check(cudaError_t result, const char* what) {
-  if (result == cudaSuccess) return;
-  std::printf("%s: %s\n", what, cudaGetErrorString(result));
-  std::exit(1);
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // ---------------------------------------------------------------------------------------------------- memory --
 
@@ -89,8 +75,7 @@ double Milliseconds(cudaStream_t stream, const std::function<void()>& enqueue) {
 }
 
 void MeasureMemory(cudaStream_t stream) {
-  int multiprocessors = 0;
-  cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0);
+  const int multiprocessors = AttributeOf(cudaDevAttrMultiProcessorCount);
   Buffers buffers{};
   for (int i = 0; i < kMostBuffers; ++i) {
     void *in = nullptr, *out = nullptr;
@@ -127,20 +112,9 @@ __global__ void Nothing(const __grid_constant__ Parameter parameter, char* never
   if (never != nullptr) *never = parameter.bytes[threadIdx.x];
 }
 
-void Launch(unsigned blocks, bool cooperative, cudaStream_t stream) {
+void LaunchNothing(unsigned blocks, bool cooperative, cudaStream_t stream) {
   static const Parameter parameter{};
-  static char* const never = nullptr;
-  void* arguments[] = {const_cast<Parameter*>(&parameter), const_cast<char**>(&never)};
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeCooperative;
-  attribute.val.cooperative = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = blocks;
-  config.blockDim = kThreads;
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = cooperative ? 1 : 0;
-  Check(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(Nothing), arguments), "launch");
+  Enqueue({blocks, kThreads, stream, cooperative}, Nothing, parameter, static_cast<char*>(nullptr));
 }
 
 // Streams of the ranks of one GPU, and events between them.
@@ -162,7 +136,7 @@ struct Ranks {
       cudaEventRecord(arrived[r], streams[r]);
       cudaStreamWaitEvent(streams[0], arrived[r], 0);
     }
-    Launch(static_cast<unsigned>(count()), true, streams[0]);
+    LaunchNothing(static_cast<unsigned>(count()), true, streams[0]);
     cudaEventRecord(launched, streams[0]);
     for (int r = 1; r < count(); ++r) cudaStreamWaitEvent(streams[r], launched, 0);
   }
@@ -187,8 +161,8 @@ void MeasureGraph(const char* name, cudaStream_t stream, const std::function<voi
 void MeasureGraphs() {
   Ranks one(1);
   const auto nothing = [] {};
-  MeasureGraph("plain", one.streams[0], [&] { Launch(2, false, one.streams[0]); }, nothing);
-  MeasureGraph("cooperative", one.streams[0], [&] { Launch(2, true, one.streams[0]); }, nothing);
+  MeasureGraph("plain", one.streams[0], [&] { LaunchNothing(2, false, one.streams[0]); }, nothing);
+  MeasureGraph("cooperative", one.streams[0], [&] { LaunchNothing(2, true, one.streams[0]); }, nothing);
   for (const int count : {2, 8}) {
     Ranks ranks(count);
     // The others join the capture by the first one's event.
@@ -214,6 +188,21 @@ void MeasureGraphs() {
 
 enum class Launcher { first, last };
 
+// Ends the probe if what a thread waits for does not come: another thread may be stuck in the driver.
+template <typename Condition>
+void SpinUntil(const Condition& condition) {
+  constexpr double kLimitUs = 5e6;
+  constexpr unsigned kLooksOfAClock = 1 << 16;  // to look at it takes time, too
+  const auto begun = std::chrono::steady_clock::now();
+  for (unsigned look = 1; !condition(); ++look) {
+    __builtin_ia32_pause();
+    if (look % kLooksOfAClock != 0 || MicrosecondsSince(begun) < kLimitUs) continue;
+    std::printf("host: a thread has waited in vain for another one\n");
+    std::fflush(stdout);
+    std::_Exit(1);  // that thread stays where it is
+  }
+}
+
 // Microseconds of an operation that `count` threads call and one of them launches.
 double MicrosecondsOf(Ranks& ranks, Launcher launcher, bool ask) {
   constexpr int kOperations = 1000, kWarmup = 100;
@@ -233,13 +222,13 @@ double MicrosecondsOf(Ranks& ranks, Launcher launcher, bool ask) {
       }
       const bool last = here.fetch_add(1) + 1 == count * (i + 1);
       if (launcher == Launcher::first ? r == 0 : last) {
-        while (here.load() < count * (i + 1)) __builtin_ia32_pause();
+        SpinUntil([&] { return here.load() >= count * (i + 1); });
         ranks.LaunchTogether();
         launched.store(i + 1);
       }
-      while (launched.load() <= i) __builtin_ia32_pause();
+      SpinUntil([&] { return launched.load() > i; });
     }
-    if (r == 0) us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begun).count();
+    if (r == 0) us = MicrosecondsSince(begun);
   };
   std::vector<std::thread> threads;
   for (int r = 0; r < count; ++r) threads.emplace_back(rank, r);
@@ -255,7 +244,7 @@ void MeasureHost() {
     for (int i = 0; i < kOperations / 10; ++i) ranks.LaunchTogether();
     const auto begun = std::chrono::steady_clock::now();
     for (int i = 0; i < kOperations; ++i) ranks.LaunchTogether();
-    const double alone = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begun).count();
+    const double alone = MicrosecondsSince(begun);
     Check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     std::printf("host: one launch for %d streams: one thread %.1f us", count, alone / kOperations);
     std::printf("; %d threads, the first launches %.1f", count, MicrosecondsOf(ranks, Launcher::first, false));
@@ -266,8 +255,10 @@ void MeasureHost() {
 }
 
 }  // namespace
+}  // namespace tutti::probe
 
 int main() {
+  using namespace tutti::probe;
   Check(cudaSetDevice(0), "cudaSetDevice");
   Ranks one(1);
   MeasureMemory(one.streams[0]);

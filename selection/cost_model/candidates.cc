@@ -44,8 +44,10 @@ bool RoundsOnce(const builders::Record& record, const TuningContext& tuning) {
 }
 
 // Channel counts to try for an algorithm that takes `unit` of the fabric's for each; one unit carries `block_bytes`.
-std::vector<int> ChannelCounts(const TuningContext& tuning, int unit, int lanes, std::size_t block_bytes) {
-  int most = std::max(1, tuning.max_channels / unit);
+// `of_fabric`: those that there are.
+std::vector<int> ChannelCounts(const TuningContext& tuning, int of_fabric, int unit, int lanes,
+                               std::size_t block_bytes) {
+  int most = std::max(1, of_fabric / unit);
   // A count that the user forces is not fitted to the GPU: a launch refuses it with the numbers.
   if (tuning.forced.channels != 0) return {std::clamp(tuning.forced.channels / unit, 1, most)};
   if (tuning.most_lanes != 0) most = std::clamp(tuning.most_lanes / lanes, 1, most);
@@ -103,6 +105,8 @@ std::vector<schedule::ProtocolConfig> GpuConfigs(tuttiAlgorithm_t algorithm, con
     if (forced.chunk_bytes != 0)
       config.chunk_bytes = std::max(ring::kCacheLine, RoundDown(forced.chunk_bytes, ring::kCacheLine));
     config.chunk_bytes = std::min(config.chunk_bytes, ChunkCapacity(config.protocol, tuning, refers));
+    if (builders::RecordOf(algorithm).needs.a_switch && tuning.gpu_slots.in_switch != 0)
+      config.chunk_bytes = std::min(config.chunk_bytes, tuning.gpu_slots.in_switch);
     // Chunks beyond a whole share are all the same.
     const bool same = !configs.empty() && configs.back().protocol == config.protocol &&
                       (configs.back().chunk_bytes >= share || configs.back().chunk_bytes == config.chunk_bytes);
@@ -312,10 +316,13 @@ schedule::ProtocolConfig Fitting(schedule::ProtocolConfig config, std::size_t bl
 
 std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning,
                                   std::size_t block_bytes, const UnitOnGpu& on_gpu) {
-  const int unit = builders::RecordOf(algorithm).ChannelsOfFabric(tuning.one_host);
+  const auto& record = builders::RecordOf(algorithm);
+  const int unit = record.ChannelsOfFabric(tuning.one_host);
+  const int in_switch = tuning.gpu_slots.channels_in_switch;
+  const int of_fabric = record.needs.a_switch && in_switch != 0 ? in_switch : tuning.max_channels;
   const std::size_t unit_bytes = (block_bytes + unit - 1) / unit;
   std::vector<Candidate> ways;
-  for (const int channels : ChannelCounts(tuning, unit, on_gpu.lanes, unit_bytes)) {
+  for (const int channels : ChannelCounts(tuning, of_fabric, unit, on_gpu.lanes, unit_bytes)) {
     const std::size_t share = (unit_bytes + channels - 1) / channels;
     const auto configs = tuning.threads == 0 ? GpuConfigs(algorithm, kind, tuning, share, on_gpu.refers)
                                              : HostConfigs(kind, tuning, share);

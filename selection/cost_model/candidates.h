@@ -93,6 +93,16 @@ struct GpuSlots {
   std::size_t bulk = 0;
   // Bulk slots refer to memory wherever a schedule lets them (MayAlwaysRefer); its chunks then need not fit a slot.
   bool refer = false;
+  std::size_t in_switch = 0;   // of the slots that a switch adds and multiplies
+  int channels_in_switch = 0;  // of the fabric, that have those; 0: all
+};
+
+// The slots that carry messages between GPUs of a host, if they are longer than a slot of lines (GpuSlots::line).
+struct MessageSlots {
+  int channels = kFewestChannels;  // the most
+  ring::Protocol protocol = ring::Protocol::bulk;
+  std::size_t capacity = 0;  // bytes
+  std::uint32_t depth = 4;   // of a channel
 };
 
 // Facts that are the same for all calls of a communicator and on all its ranks.
@@ -112,6 +122,7 @@ struct TuningContext {
   // Results are stored past the caches when the ranks of a last-level cache together touch more than this.
   std::size_t stream_bytes = std::numeric_limits<std::size_t>::max();
   GpuSlots gpu_slots = {};
+  MessageSlots messages = {};
   bool deterministic = false;
   Forced forced = {};
   // All ranks' schedules of the programs (program.h) that builders::kFromFiles stands for; null: there is none.

@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "algorithms/builders/records.h"
 #include "algorithms/schedule/binding.h"
 
 namespace tutti::cost_model {
@@ -49,7 +48,8 @@ CostModel::CostModel(const Machine& machine, const RepresentativeRanks& represen
       pieces_(representatives.members().front().pieces()),
       on_gpu_(OnGpu(representatives)),
       blocks_(representatives.members().front().blocks),
-      graph_(machine, representatives) {
+      graph_(machine, representatives),
+      traffic_(machine, representatives, graph_) {
   FindShares(representatives);
   FindProxies();
   for (const auto& way : graph_.ways) {
@@ -57,10 +57,6 @@ CostModel::CostModel(const Machine& machine, const RepresentativeRanks& represen
       latency_within_node_ =
           std::max(latency_within_node_, way.latency[static_cast<std::size_t>(ring::Protocol::bulk)]);
   }
-  const auto& rings = machine.rank_layout().rings;
-  if (rings.empty() || !builders::RecordOf(representatives.members().front().algorithm).follows_rings) return;
-  place_in_ring_.resize(rings.front().size());
-  for (std::size_t i = 0; i < rings.front().size(); ++i) place_in_ring_[rings.front()[i]] = static_cast<int>(i);
 }
 
 // Every slot that crosses the network passes the proxies of both ranks, one after the other.
@@ -295,64 +291,16 @@ const CostModel::Paths& CostModel::PathsOf(SlotUse use, std::size_t grid_point) 
   return found->second;
 }
 
-// The rank at the place in `channel`'s ring that `rank` has in the first ring.
-int CostModel::InChannel(int rank, int channel) const {
-  const auto& rings = machine_.rank_layout().rings;
-  return place_in_ring_.empty() ? rank : rings[static_cast<std::size_t>(channel) % rings.size()][place_in_ring_[rank]];
-}
-
-double CostModel::NetworkSharing(int channels) const {
-  std::map<int, int> slots;  // by link of the sender's own node
-  for (const auto& burst : graph_.bursts) {
-    for (int channel = 0; channel < channels; ++channel) {
-      const int sender = InChannel(burst.member, channel);
-      for (const int peer : burst.peers) {
-        for (const int resource : machine_.RouteOf(sender, InChannel(peer, channel), channel).resources) {
-          if (machine_.NodeOfResource(resource) == machine_.rank_layout().node_of[sender]) ++slots[resource];
-        }
-      }
-    }
-  }
-  double narrowest = 0;  // us for a byte
-  double slowest = 0;    // likewise, of all slots
-  for (const auto& [resource, count] : slots) {
-    const double us_per_byte = UsPerByte(machine_.resource(resource).bandwidth);
-    narrowest = std::max(narrowest, us_per_byte);
-    slowest = std::max(slowest, us_per_byte * count);
-  }
-  return narrowest > 0 ? slowest / narrowest : 1;
-}
-
 CostModel::Crossing CostModel::BusiestLink(ring::Protocol protocol, int channels) const {
   const auto [found, fresh] = busiest_link_.try_emplace({protocol, channels});
   if (!fresh) return found->second;
-  std::map<int, Crossing> slots;
-  // Members stand for the ranks of every node alike, so their load on another node's links counts on their own node's.
-  const bool folded = static_cast<int>(slowdown_.size()) < machine_.nranks();
-  const auto home = [&](int resource) { return folded ? machine_.LocalNumber(resource) : resource; };
-  for (const auto& send : graph_.sends) {
-    for (int channel = 0; channel < channels; ++channel) {
-      const Route route = machine_.RouteOf(InChannel(send.member, channel), InChannel(send.peer, channel), channel);
-      const double share = static_cast<double>(send.slots) / channels;
-      for (const int resource : route.resources) {
-        auto& load = slots[home(resource)];
-        load.all += share;
-        if (route.network) load.network += share;
-      }
-    }
-  }
-  for (const Route& route : graph_.in_switch) {
-    for (const int resource : route.resources) slots[home(resource)].all += 1 / machine_.costs().in_switch_efficiency;
-  }
-  const double efficiency = machine_.costs().protocol_efficiency[static_cast<std::size_t>(protocol)];
   Crossing busiest;
-  for (const auto& [resource, load] : slots) {
-    const double us_per_byte =
-        graph_.slots_of_a_crossing * UsPerByte(machine_.resource(resource).bandwidth) / efficiency;
+  for (const auto& [resource, load] : traffic_.Over(protocol, channels)) {
+    const double us_per_byte = UsPerByte(machine_.resource(resource).bandwidth);
     busiest.all = std::max(busiest.all, load.all * us_per_byte);
     busiest.network = std::max(busiest.network, load.network * us_per_byte);
   }
-  busiest.network_sharing = NetworkSharing(channels);
+  busiest.network_sharing = traffic_.NetworkSharing(channels);
   return found->second = busiest;
 }
 

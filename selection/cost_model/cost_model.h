@@ -27,6 +27,7 @@
 
 #include "algorithms/schedule/protocol_config.h"
 #include "selection/cost_model/candidates.h"
+#include "selection/cost_model/link_traffic.h"
 #include "selection/cost_model/step_graph.h"
 
 namespace tutti::cost_model {
@@ -45,8 +46,12 @@ class CostModel {
  public:
   // REQUIRES: machine and representatives have equally many ranks; the machine outlives the price.
   CostModel(const Machine& machine, const RepresentativeRanks& representatives);
+  CostModel(const CostModel&) = delete;  // traffic_ refers to graph_
+  CostModel& operator=(const CostModel&) = delete;
 
   double Microseconds(const Load& load) const;
+  // The traffic that it charges the machine's links for.
+  const LinkTraffic& traffic() const { return traffic_; }
   // Channels that one unit takes (a double binary tree: two).
   int unit_channels() const { return unit_channels_; }
   // Schedule::pieces of its schedules.
@@ -86,9 +91,7 @@ class CostModel {
   struct Crossing {
     double all = 0;
     double network = 0;
-    // How many slots cross a node's link to the network together, where that slows them most: those that each rank writes at
-    // once, in each channel.
-    double network_sharing = 1;
+    double network_sharing = 1;  // LinkTraffic::NetworkSharing
   };
   // The longest paths of a chunk.
   struct Paths {
@@ -109,8 +112,6 @@ class CostModel {
   void Walk(SlotUse use, const Rates& rates, double bytes, Paths& paths) const;
   Rates RatesAt(SlotUse use, double bytes, const Load& load) const;
   const Paths& PathsOf(SlotUse use, std::size_t grid_point) const;
-  int InChannel(int rank, int channel) const;
-  double NetworkSharing(int channels) const;
   Crossing BusiestLink(ring::Protocol protocol, int channels) const;
 
   const Machine& machine_;
@@ -119,10 +120,10 @@ class CostModel {
   UnitOnGpu on_gpu_;
   int blocks_ = 1;  // of a schedule
   StepGraph graph_;
+  LinkTraffic traffic_;
   int fetched_ = 0;                 // blocks that a step fetches before it reduces them, at most
   double proxy_us_ = 0;             // that the busiest rank's network proxy needs for one chunk
   std::vector<double> slowdown_;    // by member: how much the other ranks on its core slow its steps
-  std::vector<int> place_in_ring_;  // by rank: in the first ring; empty: channels go the same way
   double latency_within_node_ = 0;  // us, of the bulk protocol
   double turn_us_ = 0;              // until every rank of a core has had a turn
   mutable std::map<std::pair<SlotUse, std::size_t>, Paths> paths_;

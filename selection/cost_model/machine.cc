@@ -1,6 +1,7 @@
 #include "selection/cost_model/machine.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace tutti::cost_model {
@@ -86,15 +87,25 @@ Route Machine::MulticastRouteOf(int writer) const {
   return Numbered(types_[type_of_node_[node]].multicasts[place_[writer]], node);
 }
 
+namespace {
+
+// Channels take NICs in turn. A ring crosses from node to node at another rank in each channel (schedule::TurnedRings), so a
+// rank's turn comes with every so many channels as its node has ranks. The shift lets it take all its NICs.
+const Route& ByNic(const std::vector<Route>& nics, int channel, int ranks) {
+  const int shift = channel / std::lcm(ranks, static_cast<int>(nics.size()));
+  return nics[static_cast<std::size_t>(channel + shift) % nics.size()];
+}
+
+}  // namespace
+
 Route Machine::RouteOf(int from, int to, int channel) const {
   const int from_node = rank_layout_.node_of[from];
   const int to_node = rank_layout_.node_of[to];
   const NodeType& here = types_[type_of_node_[from_node]];
   if (from_node == to_node) return Numbered(here.local[place_[from]][place_[to]], from_node);
-  const auto& outs = here.outward[place_[from]];
-  const auto& ins = types_[type_of_node_[to_node]].inward[place_[to]];
-  Route route = Numbered(outs[channel % outs.size()], from_node);
-  const Route in = Numbered(ins[channel % ins.size()], to_node);
+  const NodeType& there = types_[type_of_node_[to_node]];
+  Route route = Numbered(ByNic(here.outward[place_[from]], channel, here.nranks()), from_node);
+  const Route in = Numbered(ByNic(there.inward[place_[to]], channel, there.nranks()), to_node);
   route.resources.insert(route.resources.end(), in.resources.begin(), in.resources.end());
   for (std::size_t protocol = 0; protocol < route.latency.size(); ++protocol)
     route.latency[protocol] += in.latency[protocol];

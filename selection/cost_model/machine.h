@@ -108,7 +108,8 @@ struct Costs {
 struct NodeType {
   std::vector<Resource> resources;
   std::vector<std::vector<Route>> local;  // [from][to]
-  // A rank's routes to and from other nodes: one per NIC that it may use; channel c takes number c % size.
+  // A rank's routes to and from other nodes: one per NIC that it may use. Channels take them in turn (RouteOf). A transport
+  // gives them its messages in turn, which is the same in the sum.
   std::vector<std::vector<Route>> outward;
   std::vector<std::vector<Route>> inward;
   // By rank, where a switch between the ranks adds and multiplies data: ways of a sum that the rank reads, and of a

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <vector>
 
 #include "base/error.h"
 #include "selection/cost_model/machine_constants.h"
 #include "topology/graph/paths.h"
 #include "topology/graph/rails.h"
+#include "topology/search/hop_graph.h"
+#include "topology/search/ring_search.h"
 
 namespace tutti::cost_model {
 namespace {
@@ -26,9 +29,9 @@ class NodeMaker {
     }
   }
 
-  NodeType Make(const std::vector<int>& gpus, bool network) {
+  NodeType Make(const std::vector<int>& gpus, bool network, std::optional<bool> direct) {
     if (constants_.in_switch_efficiency > 0 && gpus.size() > 1) AddTeam(gpus);
-    const auto nics = topology::NearestNics(system_, 0);
+    const auto nics = topology::NicsOfRanks(system_, 0, gpus);
     for (std::size_t i = 0; i < gpus.size(); ++i) {
       const auto paths = topology::PathsFrom(system_, gpus[i]);
       auto& local = type_.local.emplace_back();
@@ -41,14 +44,36 @@ class NodeMaker {
               NameOf(gpus[i]));
       }
       for (const int nic : nics[i]) {
-        outward.push_back(NetworkRoute(paths[nic], nic, true));
-        inward.push_back(NetworkRoute(topology::PathsFrom(system_, nic)[gpus[i]], nic, false));
+        const auto back = topology::PathsFrom(system_, nic);
+        const bool reaches = direct.value_or(
+            topology::GoesDirect(system_.devices[gpus[i]], system_.devices[nic], paths[nic].path_class));
+        const int host = reaches ? kNone : MemoryOf(back);
+        outward.push_back(NetworkRoute(By(host, paths, nic), nic, true));
+        inward.push_back(NetworkRoute(By(host, back, gpus[i]), nic, false));
       }
     }
     return std::move(type_);
   }
 
  private:
+  static constexpr int kNone = -1;
+
+  // The processor whose memory the NIC, from which these paths go, uses best; kNone if none is known.
+  int MemoryOf(const std::vector<topology::Path>& from_nic) const {
+    const auto nearest = topology::Nearest(from_nic, system_.All(topology::DeviceKind::cpu, 0));
+    return nearest.empty() ? kNone : nearest.front();
+  }
+  // The way to `to`; by that memory of the host, if there is one.
+  topology::Path By(int host, const std::vector<topology::Path>& paths, int to) const {
+    if (host == kNone) return paths[to];
+    topology::Path path = paths[host];
+    const topology::Path rest = topology::PathsFrom(system_, host)[to];
+    path.links.insert(path.links.end(), rest.links.begin(), rest.links.end());
+    path.bandwidth = std::min(path.bandwidth, rest.bandwidth);
+    path.latency += rest.latency;
+    path.path_class = std::max(path.path_class, rest.path_class);
+    return path;
+  }
   bool IsHere(int device) const { return system_.devices[device].host == 0; }
   const std::string& NameOf(int device) const { return system_.devices[device].name; }
 
@@ -117,19 +142,6 @@ class NodeMaker {
   NodeType type_;
 };
 
-// Flat rings cross from node to node at another rank in each channel, so that every NIC gets its share: channel c
-// enters each node at its c-th rank and leaves it at the one before.
-std::vector<std::vector<int>> TurnedRings(const schedule::RankLayout& rank_layout) {
-  std::vector<std::vector<int>> rings;
-  for (std::size_t first = 0; first < rank_layout.ranks_on.front().size(); ++first) {
-    auto& ring = rings.emplace_back();
-    for (const auto& ranks : rank_layout.ranks_on) {
-      for (std::size_t i = 0; i < ranks.size(); ++i) ring.push_back(ranks[(first + i) % ranks.size()]);
-    }
-  }
-  return rings;
-}
-
 Costs CostsOf(const GpuConstants& constants, int block_threads) {
   Costs costs;
   costs.operation_us = constants.operation_us;
@@ -142,6 +154,36 @@ Costs CostsOf(const GpuConstants& constants, int block_threads) {
   return costs;
 }
 
+// Whether so many rings in the order of the ranks fit side by side into the links.
+bool FitByRank(const topology::System& system, const std::vector<int>& gpus, const search::Rings& rings) {
+  search::FreeLinks free(system);
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const auto path = topology::PathsFrom(system, gpus[i])[gpus[(i + 1) % gpus.size()]];
+    for (std::size_t ring = 0; ring < rings.rings.size(); ++ring) {
+      if (!free.Take(path.links, rings.bandwidth)) return false;
+    }
+  }
+  return true;
+}
+
+// The rings that the host's links carry, as ranks; each begins with rank 0. None where those by rank are as good, or GPUs
+// have no rank.
+std::vector<std::vector<int>> RingsOnOneHost(const topology::System& system, const std::vector<int>& gpus) {
+  if (gpus.size() != system.All(topology::DeviceKind::gpu, 0).size()) return {};
+  const search::Rings found = search::SearchRings(system, 0);
+  std::vector<std::vector<int>> rings;
+  if (FitByRank(system, gpus, found)) return rings;
+  for (const auto& [order, nic_in, nic_out, links] : found.rings) {
+    auto& ring = rings.emplace_back();
+    const auto first = std::ranges::find(order, gpus.front()) - order.begin();
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const int gpu = order[(static_cast<std::size_t>(first) + i) % order.size()];
+      ring.push_back(static_cast<int>(std::ranges::find(gpus, gpu) - gpus.begin()));
+    }
+  }
+  return rings;
+}
+
 }  // namespace
 
 GpuConstants GpuConstantsOf(int sm) {
@@ -150,6 +192,21 @@ GpuConstants GpuConstantsOf(int sm) {
     if (generation.sm <= sm) constants = generation;
   }
   return constants;
+}
+
+Machine MachineOfSystem(const topology::System& system, int nodes, const std::vector<int>& gpus, int block_threads,
+                        std::optional<bool> direct) {
+  if (gpus.empty()) Throw(tuttiInvalidArgument, "this system has no GPUs");
+  if (std::set<int>(gpus.begin(), gpus.end()).size() != gpus.size())
+    Throw(tuttiInvalidArgument, "several ranks are on one GPU of a host with several");
+  const GpuConstants constants = GpuConstantsOf(system.devices[gpus.front()].sm);
+  NodeType type = NodeMaker(system, constants).Make(gpus, nodes > 1, direct);
+  schedule::RankLayout rank_layout = schedule::ArrangeEvenly(static_cast<int>(gpus.size()) * nodes, nodes);
+  rank_layout.rings = nodes > 1 ? schedule::TurnedRings(rank_layout) : RingsOnOneHost(system, gpus);
+  return {{std::move(type)},
+          std::vector<int>(static_cast<std::size_t>(nodes), 0),
+          std::move(rank_layout),
+          CostsOf(constants, block_threads)};
 }
 
 Machine MachineOfSystem(const topology::System& system, int nodes, int ranks_per_node, int block_threads) {
@@ -162,14 +219,7 @@ Machine MachineOfSystem(const topology::System& system, int nodes, int ranks_per
   std::stable_sort(gpus.begin(), gpus.end(),
                    [&](int a, int b) { return system.devices[a].number < system.devices[b].number; });
   gpus.resize(wanted);
-  const GpuConstants constants = GpuConstantsOf(system.devices[gpus.front()].sm);
-  NodeType type = NodeMaker(system, constants).Make(gpus, nodes > 1);
-  schedule::RankLayout rank_layout = schedule::ArrangeEvenly(static_cast<int>(wanted) * nodes, nodes);
-  if (nodes > 1) rank_layout.rings = TurnedRings(rank_layout);
-  return {{std::move(type)},
-          std::vector<int>(static_cast<std::size_t>(nodes), 0),
-          std::move(rank_layout),
-          CostsOf(constants, block_threads)};
+  return MachineOfSystem(system, nodes, gpus, block_threads);
 }
 
 Machine MachineOfOneGpu(int nranks, int sm, double memory_bandwidth, int block_threads) {

@@ -3,6 +3,9 @@
 // Thread-safety: pure functions.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "selection/cost_model/machine.h"
 #include "topology/graph/system.h"
 
@@ -12,12 +15,17 @@ namespace tutti::cost_model {
 // block has its share of it.
 inline constexpr int kNcclBlockThreads = 512;
 
-// `nodes` copies of the system's host 0. Its first `ranks_per_node` GPUs (0: all) have a rank each, in the order of
-// their numbers. Resources are the host's directed links and its ports' ways to the network, routes are paths.h's, and
-// each rank uses the NICs of its rail (rails.h).
-// Throws if there are fewer GPUs, no path between two, or several nodes and no NIC.
+// `nodes` copies of the system's host 0, each with a rank on each of these GPUs (devices), in this order. Resources are the
+// host's directed links and its ports' ways to the network, routes are paths.h's, and each rank uses the NICs of its rail
+// (rails.h), through memory of the host unless they reach the GPU's. Rings go over several nodes on rails. On one node they
+// follow its links, if every GPU has a rank and rings in the order of the ranks would leave links idle.
+// Throws if there is no GPU, if two ranks are on one, if there is no path between two, or with several nodes no NIC.
 //
-// `block_threads`: of the blocks that run lanes; NCCL's by default.
+// `block_threads`: of the blocks that run lanes; NCCL's by default. `direct`: whether NICs reach GPUs' memory, which ranks know
+// that have tried; by default, where the system says so (GoesDirect).
+Machine MachineOfSystem(const topology::System& system, int nodes, const std::vector<int>& gpus,
+                        int block_threads = kNcclBlockThreads, std::optional<bool> direct = {});
+// The same with the node's first `ranks_per_node` GPUs (0: all), in the order of their numbers. Throws if there are fewer.
 Machine MachineOfSystem(const topology::System& system, int nodes, int ranks_per_node = 0,
                         int block_threads = kNcclBlockThreads);
 

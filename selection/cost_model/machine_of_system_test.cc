@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -40,6 +42,30 @@ TEST(MachineOfSystem, ChannelsOfOneGpuTakeItsPortsInTurn) {
   EXPECT_EQ(routes.size(), 4u);
 }
 
+// A rank's way to the network: by PCI switches, or by memory of the host and back over the same switch.
+TEST(MachineOfSystem, DataGoThroughTheHostUnlessTheNicReachesTheGpu) {
+  const Machine direct = MachineOfSystem(Dgx(), 2);
+  const Route straight = direct.RouteOf(1, 9, 0);
+  for (const auto kind : {topology::DeviceKind::gpu, topology::DeviceKind::nic}) {
+    auto system = Dgx();
+    for (const int device : system.All(kind)) system.devices[device].gdr = false;
+    const Machine machine = MachineOfSystem(system, 2);
+    const Route route = machine.RouteOf(1, 9, 0);
+    EXPECT_GT(route.resources.size(), straight.resources.size());
+    EXPECT_GT(route.latency[0], straight.latency[0]);
+    bool by_host = false;
+    for (const int resource : route.resources) {
+      by_host = by_host || machine.resource(resource).name.find("NUMA") != std::string::npos;
+    }
+    EXPECT_TRUE(by_host);
+    EXPECT_EQ(machine.RouteOf(1, 6, 0).resources, direct.RouteOf(1, 6, 0).resources) << "on the node nothing changes";
+    // Ranks that have tried know better than the description.
+    const auto gpus = system.All(topology::DeviceKind::gpu, 0);
+    EXPECT_EQ(MachineOfSystem(system, 2, gpus, kNcclBlockThreads, true).RouteOf(1, 9, 0).resources, straight.resources);
+    EXPECT_EQ(MachineOfSystem(Dgx(), 2, gpus, kNcclBlockThreads, false).RouteOf(1, 9, 0).resources, route.resources);
+  }
+}
+
 TEST(MachineOfSystem, FlatRingsLeaveTheNodesByAllPorts) {
   const Machine machine = MachineOfSystem(Dgx(), 2);
   std::set<int> last;
@@ -49,6 +75,68 @@ TEST(MachineOfSystem, FlatRingsLeaveTheNodesByAllPorts) {
     last.insert(ring[7]);
   }
   EXPECT_EQ(last.size(), 8u);
+}
+
+// Four GPUs with an NVLink between each two: rings by rank leave two of three idle.
+TEST(MachineOfSystem, RingsOnOneNodeFollowItsLinks) {
+  const auto system = xml::ReadTopologyFile("topology/testdata/hgxa100_4gpu.xml").system;
+  std::vector<int> gpus = system.All(topology::DeviceKind::gpu, 0);
+  ASSERT_EQ(gpus.size(), 4u);
+  std::ranges::reverse(gpus);
+  for (const Machine& machine : {MachineOfSystem(system, 1), MachineOfSystem(system, 1, gpus)}) {
+    std::map<std::vector<int>, int> crossings;  // by link
+    for (const auto& ring : machine.rank_layout().rings) {
+      EXPECT_EQ(std::set<int>(ring.begin(), ring.end()).size(), 4u);
+      for (std::size_t i = 0; i < ring.size(); ++i)
+        ++crossings[machine.RouteOf(ring[i], ring[(i + 1) % ring.size()], 0).resources];
+    }
+    EXPECT_EQ(crossings.size(), 12u);  // both directions of each of six
+    for (const auto& [links, times] : crossings) EXPECT_EQ(times, crossings.begin()->second);
+  }
+  EXPECT_TRUE(MachineOfSystem(system, 1, 3).rank_layout().rings.empty());  // a GPU has no rank
+}
+
+TEST(MachineOfSystem, RingsAreByRankWhereThatIsAsGood) {
+  for (const auto* name : {"dgxh100", "dgxa100", "l40s_8gpu", "workstation_2gpu_amd", "dgxb200"}) {
+    const auto system = xml::ReadTopologyFile(std::string("topology/testdata/") + name + ".xml").system;
+    EXPECT_TRUE(MachineOfSystem(system, 1).rank_layout().rings.empty()) << name;
+  }
+}
+
+TEST(MachineOfSystem, RanksAreOnTheGpusThatTheyHave) {
+  const auto system = xml::ReadTopologyFile("topology/testdata/l40s_8gpu.xml").system;  // two sockets
+  const auto gpus = system.All(topology::DeviceKind::gpu, 0);
+  const Machine machine = MachineOfSystem(system, 1, {gpus[7], gpus[0], gpus[6]});
+  const auto links = [&](int from, int to) { return machine.RouteOf(from, to, 0).resources.size(); };
+  EXPECT_GT(links(0, 1), links(0, 2));
+  EXPECT_THROW(MachineOfSystem(system, 1, {gpus[0], gpus[0]}), Error);
+}
+
+// Each crossing joins ranks of one place, and every place has as many crossings.
+TEST(MachineOfSystem, FlatRingsKeepTheirRails) {
+  for (const int nodes : {2, 3, 4, 5, 8}) {
+    for (const int places : {1, 2, 3, 8}) {
+      const auto rings = schedule::TurnedRings(schedule::ArrangeEvenly(nodes * places, nodes));
+      ASSERT_EQ(rings.size(), static_cast<std::size_t>(places));
+      std::map<int, int> left, entered;  // by rank
+      for (const auto& ring : rings) {
+        ASSERT_EQ(std::set<int>(ring.begin(), ring.end()).size(), ring.size());
+        int off_rail = 0;
+        for (int node = 0; node < nodes; ++node) {
+          const int last = ring[static_cast<std::size_t>(node * places + places - 1)];
+          const int next = ring[static_cast<std::size_t>((node + 1) % nodes * places)];
+          EXPECT_EQ(last / places, node);
+          off_rail += last % places != next % places;
+          ++left[last], ++entered[next];
+        }
+        EXPECT_EQ(off_rail, places == 2 && nodes % 2 == 1 ? 1 : 0) << nodes << " nodes of " << places;
+      }
+      for (const auto* crossings : {&left, &entered}) {
+        EXPECT_EQ(crossings->size(), static_cast<std::size_t>(nodes * places));
+        for (const auto& [rank, times] : *crossings) EXPECT_EQ(times, 1) << rank;
+      }
+    }
+  }
 }
 
 TEST(MachineOfSystem, RefusesWhatThereIsNotEnoughOf) {

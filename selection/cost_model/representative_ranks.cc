@@ -24,11 +24,13 @@ bool Repeats(const std::vector<int>& ring, int period) {
 // ranks consecutive, and rings visit every node in the same way.
 int Period(const builders::ScheduleRequest& request) {
   const auto* where = request.where;
-  if (where == nullptr || where->nodes() == 1) return 1;
+  if (where == nullptr) return 1;
   const int n = request.nranks;
   if (n % where->nodes() != 0) return n;
-  const int period = n / where->nodes();
+  const bool one_node = where->nodes() == 1;
+  const int period = one_node ? 1 : n / where->nodes();
   if (!where->rings.empty() && !Repeats(where->rings.front(), period)) return n;
+  if (one_node) return period;
   for (int rank = 0; rank < n; ++rank) {
     if (where->node_of[rank] != rank / period) return n;
   }
@@ -77,6 +79,11 @@ RepresentativeRanks::StandIn RepresentativeRanks::For(int member, int peer) cons
   const int stand_in = peer % period;
   if (symmetry_ == builders::Symmetry::exchange) return {stand_in, member ^ (peer ^ stand_in)};
   return {stand_in, builders::Around(member - (peer - stand_in), nranks_)};
+}
+
+int RepresentativeRanks::InCopy(int copy, int rank) const {
+  const int shift = copy * static_cast<int>(members_.size());
+  return symmetry_ == builders::Symmetry::exchange ? rank ^ shift : builders::Around(rank + shift, nranks_);
 }
 
 }  // namespace tutti::cost_model

@@ -33,6 +33,8 @@ class RepresentativeRanks {
     int seen_as;
   };
   StandIn For(int member, int peer) const;
+  // Copy number `copy` of the members: the rank that does to InCopy(copy, peer) what `rank` does to `peer`.
+  int InCopy(int copy, int rank) const;
 
  private:
   std::vector<schedule::Schedule> members_;  // of ranks 0, 1, ...

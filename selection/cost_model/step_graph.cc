@@ -144,21 +144,23 @@ class Builder {
     for (const auto& each : filled_) {
       if (each.connection == schedule::kContributions || each.connection == schedule::kMulticasts) continue;
       if (each.reader != kEverybody) {
-        CountSend(each.writer, each.reader);
+        CountSend(each.writer, each.reader, each.channel);
         continue;
       }
       // A post's bytes cross to another node once: its first reader brings them into the cache of the others.
       const auto& where = machine_.rank_layout();
       for (int node = 0; node < where.nodes(); ++node) {
-        if (node != where.node_of[RankOf(each.writer)]) CountSend(each.writer, where.ranks_on[node].front());
+        if (node != where.node_of[RankOf(each.writer)])
+          CountSend(each.writer, where.ranks_on[node].front(), each.channel);
       }
     }
   }
 
-  void CountSend(int writer, int reader) {
+  void CountSend(int writer, int reader, int channel) {
     auto& sends = graph_.sends;
-    if (sends.empty() || sends.back().member != writer || sends.back().peer != reader) {
-      sends.push_back({writer, reader, 0, WayBetween(RankOf(writer), reader)});
+    if (sends.empty() ||
+        std::tie(sends.back().member, sends.back().peer, sends.back().channel) != std::tie(writer, reader, channel)) {
+      sends.push_back({writer, reader, channel, 0, WayBetween(RankOf(writer), reader)});
     }
     ++sends.back().slots;
   }
@@ -169,7 +171,7 @@ class Builder {
       return write.kind == schedule::OperandKind::to && graph_.ways[WayBetween(RankOf(member), write.peer)].network;
     };
     for (const auto& lane : lanes_) {
-      if (lane.channel_lane == &lane - lanes_.data()) graph_.bursts.push_back({lane.member, {}});
+      if (lane.channel_lane == &lane - lanes_.data()) graph_.bursts.push_back({lane.member, lane.channel, {}});
       auto& peers = graph_.bursts.back().peers;
       for (const auto& step : *lane.steps) {
         const auto is_one = [&](const auto& write) { return crosses(lane.member, write); };
@@ -329,7 +331,7 @@ class Builder {
       if (read.kind != schedule::OperandKind::sum) continue;
       const Route route = machine_.SumRouteOf(RankOf(member));
       work.read_us = std::max(work.read_us, route.latency.front());
-      CrossInSwitch(route);
+      CrossInSwitch(member, true, route);
     }
     int within_node = 0;  // of the slots written
     const auto write_slot = [&](int peer) {
@@ -347,7 +349,8 @@ class Builder {
       } else if (shared_memory_ || schedule::IsOfTeam(write.kind)) {
         ++copying.slot_writes;
         ++within_node;
-        if (write.kind == schedule::OperandKind::multicast) CrossInSwitch(machine_.MulticastRouteOf(RankOf(member)));
+        if (write.kind == schedule::OperandKind::multicast)
+          CrossInSwitch(member, false, machine_.MulticastRouteOf(RankOf(member)));
       } else {
         for (const int peer : builders::Others(RankOf(member), representatives_.nranks())) write_slot(peer);
       }
@@ -399,7 +402,8 @@ class Builder {
     int index = 0;
     for (const auto& lane : lanes_) {
       for (const auto& step : *lane.steps) {
-        for (int access = 0; access < AccessesOf(index, step); ++access) CountSend(lane.member, RankOf(lane.member));
+        for (int access = 0; access < AccessesOf(index, step); ++access)
+          CountSend(lane.member, RankOf(lane.member), lane.channel);
         ++index;
       }
     }
@@ -414,8 +418,8 @@ class Builder {
     if (way.network || way.us_per_byte == 0) return;
     Cross(machine_.RouteOf(from, to, 0), graph_.slots_of_a_crossing);
   }
-  void CrossInSwitch(const Route& route) {
-    graph_.in_switch.push_back(route);
+  void CrossInSwitch(int member, bool sum, const Route& route) {
+    graph_.in_switch.push_back({member, sum});
     Cross(route, 1 / machine_.costs().in_switch_efficiency);
   }
   // A step that crosses one link several times shares the link with itself.

@@ -54,14 +54,22 @@ struct StepGraph {
   struct Send {
     int member;
     int peer;
-    int slots;  // a chunk
+    int channel;  // of the unit
+    int slots;    // a chunk
     int way;
   };
 
   // Slots for other nodes that a step of a member's channel writes at once.
   struct Burst {
     int member;
+    int channel;  // of the unit
     std::vector<int> peers;
+  };
+
+  // A sum that a rank reads, or a multicast that it writes.
+  struct InSwitch {
+    int member;
+    bool sum;
   };
 
   // REQUIRES: machine and representatives have equally many ranks. A step does not wait for a slot that no order
@@ -78,8 +86,8 @@ struct StepGraph {
   std::vector<Work> works;
   std::vector<Way> ways;
   std::vector<Send> sends;
-  std::vector<Burst> bursts;     // the largest of each member and channel
-  std::vector<Route> in_switch;  // of a chunk's sums and multicasts
+  std::vector<Burst> bursts;        // the largest of each member and channel
+  std::vector<InSwitch> in_switch;  // of a chunk
   // What each of them, and of the slots in `works`, takes of a resource, in slots. Where one memory holds all data, these
   // are accesses to it.
   double slots_of_a_crossing = 1;

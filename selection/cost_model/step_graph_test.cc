@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "algorithms/builders/records.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/cost_model/test_machines.h"
@@ -56,6 +58,23 @@ TEST(StepGraph, OrdersEveryStepBehindWhatItWaitsFor) {
   }
 }
 
+// One rank stands for all on a ring by rank; on another ring, its neighbours would be others' neighbours.
+TEST(StepGraph, KnowsAllRanksOfARingThatIsNotByRank) {
+  constexpr int kRanks = 20;
+  schedule::RankLayout where = schedule::ArrangeEvenly(kRanks, 1);
+  const auto members = [&] {
+    const auto found =
+        RepresentativeRanks::Of(tuttiAlgorithmRing, {schedule::Collective::all_gather, 0, kRanks, 0, 1, &where});
+    return found->members().size();
+  };
+  EXPECT_EQ(members(), 1u);
+  auto& ring = where.rings.emplace_back();
+  for (const int first : {0, 1}) {
+    for (int rank = first; rank < kRanks; rank += 2) ring.push_back(rank);
+  }
+  EXPECT_EQ(members(), std::size_t{kRanks});
+}
+
 // Each rank reads one sum and multicasts one block. All ranks' ways out and one way in carry a sum, one way out and all
 // ways in a multicast.
 TEST(StepGraph, CountsWhatCrossesASwitch) {
@@ -67,7 +86,7 @@ TEST(StepGraph, CountsWhatCrossesASwitch) {
                         *RepresentativeRanks::Of(tuttiAlgorithmNvls, {schedule::Collective::all_reduce, 0, kRanks}));
   EXPECT_TRUE(graph.sends.empty());
   ASSERT_EQ(graph.in_switch.size(), 2U * kRanks);
-  for (const Route& route : graph.in_switch) EXPECT_EQ(route.resources.size(), 1U + kRanks);
+  EXPECT_EQ(std::ranges::count(graph.in_switch, true, &StepGraph::InSwitch::sum), kRanks);
   double widest = 0, longest = 0;
   for (const auto& work : graph.works) {
     widest = std::max(widest, work.us_per_byte);

@@ -26,7 +26,7 @@ inline Costs FreeCosts() {
 // `nodes` of `ranks` each, joined by a switch on the node, each with its own network card.
 // Resources of a rank: 4k out, 4k + 1 in, 4k + 2 to the network, 4k + 3 from it. The switch adds and multiplies data.
 inline Machine SwitchedMachine(int nodes, int ranks, const Costs& costs = FreeCosts(),
-                               double switch_bandwidth = kSwitchBandwidth) {
+                               double switch_bandwidth = kSwitchBandwidth, double local_latency = kLocalLatency) {
   NodeType type;
   const auto at_every_protocol = [](double latency) {
     return std::array<double, ring::kProtocols>{latency, latency, latency};
@@ -37,10 +37,10 @@ inline Machine SwitchedMachine(int nodes, int ranks, const Costs& costs = FreeCo
     type.resources.push_back({"network out", kNetworkBandwidth});
     type.resources.push_back({"network in", kNetworkBandwidth});
     auto& local = type.local.emplace_back();
-    Route& sum = type.sums.emplace_back(Route{{4 * i + 1}, at_every_protocol(2 * kLocalLatency)});
-    Route& multicast = type.multicasts.emplace_back(Route{{4 * i}, at_every_protocol(kLocalLatency)});
+    Route& sum = type.sums.emplace_back(Route{{4 * i + 1}, at_every_protocol(2 * local_latency)});
+    Route& multicast = type.multicasts.emplace_back(Route{{4 * i}, at_every_protocol(local_latency)});
     for (int j = 0; j < ranks; ++j) {
-      local.push_back({{4 * i, 4 * j + 1}, at_every_protocol(kLocalLatency)});
+      local.push_back({{4 * i, 4 * j + 1}, at_every_protocol(local_latency)});
       sum.resources.push_back(4 * j);
       multicast.resources.push_back(4 * j + 1);
     }

@@ -10,7 +10,8 @@
 namespace tutti::api {
 namespace {
 
-constexpr int kMaxChannelsOrThreads = 16;
+constexpr int kMostForcedChannels = 32;
+constexpr int kMostThreads = 16;
 constexpr int kMostChannels = 1024;  // of TUTTI_MAX_CHANNELS
 // The longest communicator name, which appears in every message; the rest is cut off.
 constexpr std::size_t kLongestName = 256;
@@ -33,10 +34,10 @@ comm::Options WithConfig(comm::Options options, const tuttiConfig_t* given) {
   auto& settings = options.settings;
   int blocking = options.blocking ? 1 : 0, deterministic = settings.deterministic ? 1 : 0;
   TakeNumber("blocking", config.blocking, 0, 1, blocking);
-  TakeNumber("channels", config.channels, 1, kMaxChannelsOrThreads, settings.channels);
-  TakeNumber("minChannels", config.minChannels, 1, kMaxChannelsOrThreads, settings.min_channels);
+  TakeNumber("channels", config.channels, 1, kMostForcedChannels, settings.channels);
+  TakeNumber("minChannels", config.minChannels, 1, kMostForcedChannels, settings.min_channels);
   TakeNumber("maxChannels", config.maxChannels, 1, kMostChannels, settings.max_channels);
-  TakeNumber("threads", config.threads, 1, kMaxChannelsOrThreads, settings.threads);
+  TakeNumber("threads", config.threads, 1, kMostThreads, settings.threads);
   TakeNumber("deterministic", config.deterministic, 0, 1, deterministic);
   TakeNumber("initTimeoutMs", config.initTimeoutMs, 0, INT32_MAX, settings.init_timeout_ms);
   TakeNumber("operationTimeoutMs", config.operationTimeoutMs, 0, INT32_MAX, settings.operation_timeout_ms);

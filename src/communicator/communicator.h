@@ -73,6 +73,8 @@ class Communicator {
 
   int rank() const { return control_plane_->rank(); }
   int size() const { return control_plane_->size(); }
+  // Equal on all ranks, unique to this communicator. REQUIRES: the ranks have met.
+  const std::string& identity() const { return identity_; }
   const Options& options() const { return options_; }
   // For the library on top; without a handle. REQUIRES: the ranks have met.
   tuttiCommFacts_t facts() const;
@@ -190,7 +192,8 @@ class Communicator {
   void PrepareMembershipAgreement(const init::Meeting& meeting);
   void AddPlanFacts(const init::Meeting& meeting, const init::Agreement& agreement,
                     cost_model::TuningContext& tuning) const;
-  void ConnectDevice(const init::Meeting& meeting, const cost_model::TuningContext& tuning);
+  void ConnectDevice(const init::Meeting& meeting, const init::Agreement& agreement,
+                     const cost_model::TuningContext& tuning);
   void BeginTogether(Deadline deadline);
 
   // Collective, and the first exchange of every control call. Throws tuttiInvalidUsage on all ranks if they are in
@@ -220,7 +223,7 @@ class Communicator {
   std::unique_ptr<bootstrap::ControlPlane> control_plane_;
   plan::Programs programs_;
   topology::System system_;  // of all hosts
-  std::string identity_;     // equal on all ranks, unique to this communicator
+  std::string identity_;
   TickCalendar calendar_;
   std::multimap<std::byte*, std::size_t> registered_;    // bytes that the network has; or 0
   std::unique_ptr<plan::ExternalTuner> external_tuner_;  // null: there is none

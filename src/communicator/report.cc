@@ -51,7 +51,7 @@ tuttiCommFacts_t Communicator::facts() const {
   facts.mostRanksOfHost = most;
   const bool on_gpus = device_ != nullptr;
   facts.channels = on_gpus ? device_->plans().tuning().max_channels : host_->channels();
-  facts.messageChannels = on_gpus ? cuda_transport::kMessageChannels : 1;
+  facts.messageChannels = on_gpus ? device_->plans().tuning().messages.channels : 1;
   facts.network = hosts.count() == 1 ? tuttiTransportSelf : host_->transport();
   return facts;
 }

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "src/communicator/communicator.h"
+#include "src/init/near_nics.h"
 #include "src/init/rank_arrangement.h"
 #include "src/init/survey.h"
 #include "topology/detect/host.h"
@@ -45,16 +46,17 @@ void Communicator::SetUp(Deadline deadline) {
   }
   const int channels = std::max({cost_model::kFewestChannels, options_.settings.channels,
                                  options_.settings.min_channels, agreement.threads, programs_.connections()});
-  host_.emplace(meeting, agreement, control_plane_->data_key(), channels, options_.network_costs);
-  PrepareMembershipAgreement(meeting);
   system_ = init::Survey(meeting);
+  const auto nics = init::NicsNearProcessors(meeting, system_, agreement.processors).names;
+  host_.emplace(meeting, agreement, control_plane_->data_key(), nics, channels, options_.network_costs);
+  PrepareMembershipAgreement(meeting);
   if (rank() == 0) Log(Subject::init, "{} ranks on {} cores; {}", size(), agreement.cores, init::Summary(system_));
   AddPlanFacts(meeting, agreement, tuning);
   auto so_far = facts();
   so_far.channels = 0;  // nor are the sides made yet
   external_tuner_ = plan::ExternalTuner::Open(so_far);
   why_no_device_ = agreement.why_no_device;
-  if (why_no_device_.empty()) ConnectDevice(meeting, tuning);
+  if (why_no_device_.empty()) ConnectDevice(meeting, agreement, tuning);
   observer_ = std::make_unique<Observer>(facts());
   host_->Start(meeting, agreement, std::move(tuning), programs_, external_tuner_.get(), observer_->get() != nullptr);
   BeginTogether(deadline);
@@ -84,11 +86,14 @@ void Communicator::AddPlanFacts(const init::Meeting& meeting, const init::Agreem
                                                            : detect::CacheShareBytes(cores_of_a_cache);
 }
 
-void Communicator::ConnectDevice(const init::Meeting& meeting, const cost_model::TuningContext& tuning) {
+void Communicator::ConnectDevice(const init::Meeting& meeting, const init::Agreement& agreement,
+                                 const cost_model::TuningContext& tuning) {
   const device::DeviceSetup setup{options_.device,
                                   &system_,
                                   auth::DeriveKey(control_plane_->data_key(), "tutti GPUs", {}),
                                   tuning,
+                                  host_->network_costs(),
+                                  agreement.neighbours <= agreement.cores,
                                   external_tuner_.get(),
                                   [this] { return failure(); },
                                   [this](const Error& failure) { Fail(failure); }};

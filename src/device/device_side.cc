@@ -11,6 +11,9 @@
 #include "base/numbers/datatype.h"
 #include "base/numbers/rounding.h"
 #include "src/device/failure_detector.h"
+#include "src/device/gpu_direct.h"
+#include "src/device/message_slots.h"
+#include "src/init/near_nics.h"
 #include "src/memory/device_buffers.h"
 #include "src/plan/planning.h"
 #include "transports/cuda/line128_support.h"
@@ -21,6 +24,9 @@ namespace {
 
 // For the collectives' queue: more than any schedule that fits a GPU.
 constexpr std::size_t kMostLanes = 1024;
+// Of a rank's messages in one launch: as many as a large all-reduce takes, so that the program's own kernels and those of
+// another communicator have room beside them. They fill a link each way three times.
+constexpr std::uint32_t kMostMessageBlocks = 96;
 
 // Offsets in a rank's state; the queues are in DeviceRank's order.
 struct StateLayout {
@@ -28,15 +34,12 @@ struct StateLayout {
       : queues(1 + 2 * static_cast<std::size_t>(nranks)),
         queues_at(sizeof(cuda_kernels::DeviceRank)),
         lanes_at(queues_at + queues * sizeof(cuda_kernels::DeviceQueue)),
-        bytes(lanes_at + (kMostLanes + (queues - 1) * cuda_transport::kMessageChannels) * sizeof(std::uint64_t)) {}
+        bytes(lanes_at + kMostLanes * sizeof(std::uint64_t)) {}
 
   std::size_t queues, queues_at, lanes_at, bytes;
 
   static std::size_t Queue(int nranks, int peer, bool sends) {
     return peer < 0 ? 0 : 1 + static_cast<std::size_t>(sends ? peer : nranks + peer);
-  }
-  static std::size_t Lane(std::size_t queue) {
-    return queue == 0 ? 0 : kMostLanes + (queue - 1) * cuda_transport::kMessageChannels;
   }
 };
 static_assert(sizeof(cuda_kernels::DeviceRank) % alignof(cuda_kernels::DeviceQueue) == 0 &&
@@ -103,8 +106,10 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting)
     cuda_transport::CuUuid uuid;
     std::uint32_t blocks;
     bool zero_copy;
+    std::uint64_t bus_id;
   };
-  const auto rooms = GatherValues(all_gather, Room{device_->uuid(), kernels_->resident_blocks(), zero_copy_});
+  const auto rooms = GatherValues(
+      all_gather, Room{device_->uuid(), kernels_->resident_blocks(), zero_copy_, memory::BusIdOf(device_->ordinal())});
   std::uint32_t blocks = rooms.front().blocks, sharing = 1;
   for (const auto& room : rooms) {
     blocks = std::min(blocks, room.blocks);
@@ -120,8 +125,25 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting)
   }
   context.tuning.programs = {};
   const bool one_host = meeting.one_host();
+  if (!one_host) context.tuning.where.rings = schedule::TurnedRings(context.tuning.where);  // as they are priced
   const bool one_device = one_host && sharing == static_cast<std::uint32_t>(nranks_);
   cost_model::FitToGpus(static_cast<int>(blocks), static_cast<int>(sharing), one_device, context.tuning);
+
+  std::vector<std::uint64_t> bus_ids;
+  for (const auto& room : rooms) bus_ids.push_back(room.bus_id);
+  context.gpus = init::GpusOfRanks(*setup.system, meeting.hosts.host_of[0], meeting.hosts.RanksWith(0), bus_ids);
+  const init::NearNics nics = init::NicsNearGpus(meeting, *setup.system, bus_ids);
+  const auto* const network = init::ChooseNetwork(meeting);
+  bool direct = false;
+  if (!one_host) {
+    const std::string why_not_direct = WhyNotDirect(*device_, nics, *network, settings);
+    direct = why_not_direct.empty();
+    const auto decided = GatherValues(all_gather, std::uint8_t{direct});
+    // Priced as they run: from GPU to NIC only if all ranks' data go so.
+    context.direct = std::ranges::find(decided, 0) == decided.end();
+    Log(Subject::init, "rank {}: data between hosts lie in {}{}", rank_,
+        direct ? "the GPU's memory (GPUDirect)" : "pinned host memory: ", why_not_direct);
+  }
 
   // A step may have a post and other writes.
   const bool packets_fit = static_cast<std::size_t>(nranks_) + schedule::kMaxWrites <= cuda_kernels::kMoveDestinations;
@@ -130,23 +152,35 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting)
   shm_ = std::make_unique<shm::Fabric>(rank_, meeting.hosts, 1, settings, all_gather, meeting.deadline);
   sites_ = std::make_unique<diagnostics::CallSites>(control());
   fabric_ = std::make_unique<cuda_transport::DeviceFabric>(
-      *device_, context.tuning.max_channels + cuda_transport::kMessageChannels, *shm_, p2p,
-      no_lines.empty() && packets_fit, settings.nvls, context.tuning.max_channels,
+      *device_, context.tuning.max_channels, *shm_, p2p,
+      cuda_transport::DeviceLayout::Short{one_host && packets_fit, no_lines.empty() && packets_fit}, settings.nvls,
+      cuda_transport::TeamChannels(context.tuning.max_channels, one_host),
+      cuda_transport::PinnedRings::Place{nics.memory_node, direct, static_cast<std::size_t>(settings.pin_mib) << 20},
       static_cast<std::uint32_t>(settings.count_from), all_gather, meeting.deadline);
   if (setup.tuning.forced.protocol == ring::Protocol::inlined) cuda_transport::RequireLines128(no_lines, *fabric_);
   const bool refer = fabric_->one_device() && fabric_->one_process() &&
                      std::all_of(rooms.begin(), rooms.end(), [](const Room& room) { return room.zero_copy; });
   const std::size_t line128 = fabric_->line128_capacity();
-  context.tuning.gpu_slots = {one_host && packets_fit,  line128 > 0, fabric_->layout().line_capacity(), line128,
-                              fabric_->bulk_capacity(), refer};
-  context.tuning.in_switch = fabric_->has_team();
+  const std::size_t packets = fabric_->layout().line_capacity();
+  context.tuning.gpu_slots = {packets > 0, line128 > 0, packets, line128, fabric_->bulk_capacity(), refer};
+  context.tuning.messages = MessageSlotsOf(fabric_->layout(), context.tuning.gpu_slots, context.tuning.forced);
+  most_message_blocks_ = std::min(kMostMessageBlocks, static_cast<std::uint32_t>(context.tuning.most_lanes));
+  // A step reads the slots of all that add, and those of two more hosts.
+  constexpr std::size_t kFurtherReads = 2;
+  context.tuning.in_switch =
+      fabric_->has_team() &&
+      static_cast<std::size_t>(fabric_->layout().nranks()) + kFurtherReads <= cuda_kernels::kMoveSources;
+  if (fabric_->has_team()) {
+    context.tuning.gpu_slots.in_switch = fabric_->team_capacity();
+    context.tuning.gpu_slots.channels_in_switch = fabric_->team_channels();
+  }
   context.tuning.one_launch = refer && nranks_ <= static_cast<int>(cuda_kernels::kMostLaunchedTogether);
   context.tuning.bulk_capacity = fabric_->bulk_capacity();
   if (!one_host) {
     context.tuning.forced.protocol = ring::Protocol::bulk;  // the network does not carry the line protocol
-    network_ =
-        init::ConnectHosts(meeting, *shm_, setup.key, 1, [this](int peer) { return fabric_->across()->With(peer); });
-    context.network_costs = network_.costs;
+    network_ = init::ConnectHosts(meeting, network, *shm_, setup.key, nics.names, 1,
+                                  [this](int peer) { return fabric_->across()->With(peer); });
+    context.network_costs = setup.network_costs;
   }
   context.external = setup.external;
   context.network = network_.engine.get();
@@ -163,9 +197,9 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting)
   MakeState(static_cast<std::uint64_t>(settings.count_from), settings.hold);
   signals_ = std::make_unique<DeviceSignals>(*device_, *fabric_, *kernels_,
                                              reinterpret_cast<cuda_kernels::DeviceRank*>(state_.data()), nranks_);
-  JoinLaunchGroup(all_gather);
+  JoinLaunchGroup(setup.processor_each, all_gather);
   if (network_.engine != nullptr) {
-    proxy_ = std::make_unique<DeviceProxy>(*shm_, *network_.engine, [this] { return MayRun(); });
+    proxy_ = std::make_unique<DeviceProxy>(*shm_, *network_.engine, nics.memory_node, [this] { return MayRun(); });
   }
 }
 
@@ -204,17 +238,17 @@ void DeviceSide::MakeState(std::uint64_t count_from, bool holds) {
   std::vector<cuda_kernels::DeviceQueue> queues(layout.queues);
   for (std::size_t q = 0; q < queues.size(); ++q) {
     queues[q].sequence = done_[q] = count_from;
-    queues[q].lanes = q == 0 ? kMostLanes : cuda_transport::kMessageChannels;
+    queues[q].lanes = q == 0 ? kMostLanes : 0;  // a message's lanes do not wait for each other
   }
   enqueued_ = count_from * queues.size();
   side.Copy(state.queues, queues.data(), queues.size() * sizeof queues[0]);
 }
 
 // The lowest rank of the process on this GPU makes the launch group and offers it to the others.
-void DeviceSide::JoinLaunchGroup(const AllGather& all_gather) {
+void DeviceSide::JoinLaunchGroup(bool processor_each, const AllGather& all_gather) {
   const auto& members = fabric_->fused();
   const int maker = members.front();
-  if (maker == rank_) launch_group_ = std::make_shared<LaunchGroup>(members, kernels_);
+  if (maker == rank_) launch_group_ = std::make_shared<LaunchGroup>(members, kernels_, processor_each);
   std::optional<shm::Offer> offer;
   if (maker == rank_) offer.emplace(rank_, launch_group_);
   const auto keys = GatherValues(all_gather, offer ? offer->key() : shm::RegisterKey{});
@@ -298,6 +332,7 @@ DevicePart DeviceSide::Prepare(std::span<const plan::Operation* const> operation
   part.rank = rank_;
   part.stream = stream;
   part.plans = arena_.get();
+  part.most_message_blocks = most_message_blocks_;
   part.other_streams = std::move(others);
   auto* const state = reinterpret_cast<cuda_kernels::DeviceRank*>(state_.data());
   const StateLayout layout(nranks_);
@@ -311,7 +346,7 @@ DevicePart DeviceSide::Prepare(std::span<const plan::Operation* const> operation
       const auto index = StateLayout::Queue(nranks_, peer, sends);
       auto* const queues = reinterpret_cast<cuda_kernels::DeviceQueue*>(state_.data() + layout.queues_at);
       auto* const lanes = reinterpret_cast<std::uint64_t*>(state_.data() + layout.lanes_at);
-      part.queues.push_back({state, queues + index, lanes + StateLayout::Lane(index), peer, sends, {}, {}, {}, {}, 0});
+      part.queues.push_back({state, queues + index, lanes, peer, sends, {}, {}, {}, {}, 0});
       queue = part.queues.end() - 1;
     }
     if (plan.program.lanes() > kMostLanes) {

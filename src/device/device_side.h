@@ -33,6 +33,8 @@ struct DeviceSetup {
   const topology::System* system = nullptr;
   auth::SecretKey key;               // for connections to other hosts
   cost_model::TuningContext tuning;  // the host side's: what is forced, what is deterministic
+  std::optional<cost_model::NetworkCosts> network_costs;  // likewise: the same on all ranks
+  bool processor_each = false;                            // the ranks of this machine do not outnumber its processors
   const plan::ExternalTuner* external = nullptr;  // outlives the side
   std::function<std::optional<Error>()> failure;  // the communicator's, if it has failed; from any thread
   std::function<void(const Error&)> fail;         // makes it fail; likewise
@@ -89,14 +91,14 @@ class DeviceSide {
   void Release();
   // Waits for launches only; for graphs' replays, only their user knows when they have ended.
   bool AwaitIdle(std::chrono::milliseconds most) const {
-    return launch_group_->AwaitIdle(most) && signals_->AwaitIdle(most);
+    return launch_group_->AwaitIdle(rank_, most) && signals_->AwaitIdle(most);
   }
 
  private:
   DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting);
   void MakeState(std::uint64_t count_from, bool holds);
   void TrimPlans();
-  void JoinLaunchGroup(const AllGather& all_gather);
+  void JoinLaunchGroup(bool processor_each, const AllGather& all_gather);
   cuda_kernels::DeviceWork WorkOf(const plan::Operation& operation, const DevicePlanEntry& plan) const;
   host::RemoteAccess RemoteAccessOf(const void* buffer, std::size_t bytes) const;
 
@@ -105,6 +107,7 @@ class DeviceSide {
 
   int rank_, nranks_;
   bool zero_copy_;
+  std::uint32_t most_message_blocks_ = 0;
   bool reports_ = plan::WantsPlans();
   std::unique_ptr<cuda_transport::CudaDevice> device_;
   std::shared_ptr<const cuda::KernelModule> kernels_;

@@ -3,10 +3,11 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <set>
 
 #include "base/clocks/running_clock.h"
+#include "base/threads/futex.h"
 #include "base/threads/pause.h"
+#include "src/device/message_blocks.h"
 #include "transports/cuda/capture.h"
 
 namespace tutti::device {
@@ -19,32 +20,10 @@ using Clock = RunningClock;
 constexpr std::chrono::seconds kPatienceWithOwnThread{10};
 constexpr std::chrono::milliseconds kWaitAtMost{20};
 // A thread's wake-up takes longer (executors/host/drive.cc) than eight ranks' launch, so ranks that call at about the same
-// time do not sleep.
+// time do not sleep, if each has a processor.
 constexpr std::chrono::microseconds kSoon{100};
 // After this, other threads may need the core.
 constexpr std::chrono::microseconds kPausesFor{20};
-
-// Whether done() becomes true within kSoon.
-template <typename Done>
-bool ComesSoon(Done&& done) {
-  const auto begun = Clock::now();
-  while (!done()) {
-    const auto waited = Clock::now() - begun;
-    if (waited > kSoon) return false;
-    if (waited > kPausesFor) {
-      sched_yield();
-    } else {
-      Pause();
-    }
-  }
-  return true;
-}
-
-std::uint32_t MostBlocks(const DeviceCalls& calls, std::size_t works) {
-  std::uint32_t most = 0;
-  for (std::size_t w = 0; w < works; ++w) most = std::max(most, calls.blocks[w]);
-  return most;
-}
 
 const DeviceCalls* Collectives(const DevicePart& part) {
   for (const auto& calls : part.queues) {
@@ -72,11 +51,13 @@ const DeviceCalls* Counterpart(const DevicePart& part, int rank, const DeviceCal
 
 // The inputs of one launch.
 struct LaunchGroup::Bundle {
+  std::vector<int> ranks;
   std::vector<cuda_kernels::DeviceWorkQueue> queues;
   std::vector<cuda_kernels::DeviceWork> works;
   std::vector<std::size_t> copied;                // by work (DeviceCalls)
   std::vector<cuda_transport::CuStream> streams;  // the first is the launch stream
   std::vector<cuda_transport::DeviceArena*> plans;
+  std::uint32_t message_blocks = UINT32_MAX;  // the most that one rank's messages may have
   std::uint32_t blocks = 0;
   std::uint32_t threads = 0;
   std::uint32_t collective_queues = 0;  // they are the first
@@ -87,16 +68,16 @@ struct LaunchGroup::Bundle {
   }
   // Takes the part's first `together` collectives, or all of its messages.
   void Take(DevicePart& part, bool collectives, std::size_t together) {
+    message_blocks = std::min(message_blocks, part.most_message_blocks);
     for (auto& calls : part.queues) {
       if ((calls.peer < 0) != collectives) continue;
       const std::size_t taken = collectives ? std::min(together, calls.works.size()) : calls.works.size();
-      const std::uint32_t most = MostBlocks(calls, taken);
-      queues.push_back({calls.rank, calls.queue, calls.lanes, blocks, most, static_cast<std::uint32_t>(works.size()),
-                        static_cast<std::uint32_t>(taken)});
-      blocks += most;
+      const auto count = static_cast<std::ptrdiff_t>(taken);
+      queues.push_back({calls.rank, calls.queue, calls.lanes, 0,
+                        *std::max_element(calls.blocks.begin(), calls.blocks.begin() + count),
+                        static_cast<std::uint32_t>(works.size()), static_cast<std::uint32_t>(taken)});
       if (collectives) ++collective_queues;
       threads = std::max(threads, calls.threads);
-      const auto count = static_cast<std::ptrdiff_t>(taken);
       works.insert(works.end(), calls.works.begin(), calls.works.begin() + count);
       copied.insert(copied.end(), calls.copied.begin(), calls.copied.begin() + count);
       calls.works.erase(calls.works.begin(), calls.works.begin() + count);
@@ -108,14 +89,16 @@ struct LaunchGroup::Bundle {
   }
 };
 
-LaunchGroup::LaunchGroup(std::vector<int> members, std::shared_ptr<const cuda::KernelModule> kernels)
+LaunchGroup::LaunchGroup(std::vector<int> members, std::shared_ptr<const cuda::KernelModule> kernels, bool spins)
     : members_(std::move(members)),
       kernels_(std::move(kernels)),
       device_(kernels_->device()),
       pinned_(device_),
-      launched_(device_.driver(), device_.context()) {}
+      spins_(spins),
+      all_launched_(device_.driver(), device_.context()) {}
 
-// The largest subset of the deposited ranks that can run without any other rank of the launch group.
+// Ranks to launch now, together: they wait for each other and for no other rank of the launch group, or their calls are
+// of one group. None if there are none.
 std::vector<int> LaunchGroup::Ready() const {
   // The usual case: collectives, which need every rank.
   const bool only_collectives = std::all_of(deposits_.begin(), deposits_.end(), [](const auto& deposit) {
@@ -123,6 +106,33 @@ std::vector<int> LaunchGroup::Ready() const {
     return queues.size() == 1 && queues.front().peer < 0;
   });
   if (only_collectives) return deposits_.size() < members_.size() ? std::vector<int>() : members_;
+  auto ready = AllReady();
+  if (ready.empty()) return {};
+  std::vector<int> together = {*ready.begin()};
+  ready.erase(ready.begin());
+  for (std::size_t i = 0; i < together.size(); ++i) {
+    std::erase_if(ready, [&](int other) {
+      const bool joins = AreTogether(together[i], other) || AreTogether(other, together[i]);
+      if (joins) together.push_back(other);
+      return joins;
+    });
+  }
+  std::ranges::sort(together);
+  return together;
+}
+
+// All parts of one launch end together. So a message to another GPU is not launched with those of other ranks that
+// happen to call at the same time: they would wait for each other, which the caller never asked for. REQUIRES: both are
+// deposited.
+bool LaunchGroup::AreTogether(int rank, int other) const {
+  const auto& [part, outcome, thread] = deposits_.at(rank);
+  return outcome == deposits_.at(other).outcome || std::ranges::any_of(part->queues, [&](const DeviceCalls& calls) {
+           return calls.peer < 0 || calls.peer == other;
+         });
+}
+
+// The largest subset of the deposited ranks that can run without any other rank of the launch group.
+std::set<int> LaunchGroup::AllReady() const {
   std::set<int> ready;
   for (const auto& [rank, deposit] : deposits_) ready.insert(rank);
   const auto lacks = [&](int rank) {
@@ -148,7 +158,7 @@ std::vector<int> LaunchGroup::Ready() const {
     shrunk = lost != ready.end();
     if (shrunk) ready.erase(lost);
   }
-  return {ready.begin(), ready.end()};
+  return ready;
 }
 
 // Launches what the ranks have brought and settles the outcomes. REQUIRES: Ready() returned them.
@@ -169,7 +179,9 @@ void LaunchGroup::LaunchReady(const std::vector<int>& ranks) {
     if (launcher_ == &outcome) launcher_ = nullptr;
     outcome.settled.store(true, std::memory_order_release);  // its thread may return now: the last access
   }
-  changed_.notify_all();
+  // A sleeper counts itself before it looks for news, so one of the two sees the other.
+  news_.fetch_add(1, std::memory_order_seq_cst);
+  if (sleepers_.load(std::memory_order_seq_cst) > 0) FutexWakeAll(news_);
 }
 
 void LaunchGroup::Withdraw(const Outcome& outcome) {
@@ -185,6 +197,7 @@ std::optional<Error> LaunchGroup::LaunchTogether(const std::vector<int>& ranks) 
     if (collectives != nullptr) together = std::min(together, CollectivesOfOneLaunch(*collectives));
   }
   Bundle bundle;
+  bundle.ranks = ranks;
   for (const int rank : ranks) {
     const auto& deposit = deposits_.at(rank);
     bundle.per_thread_elsewhere =
@@ -201,6 +214,8 @@ std::optional<Error> LaunchGroup::LaunchTogether(const std::vector<int>& ranks) 
   for (const bool collectives : {true, false}) {
     for (const int rank : ranks) bundle.Take(*deposits_.at(rank).part, collectives, together);
   }
+  bundle.blocks =
+      PlaceBlocks(bundle.queues, bundle.collective_queues, {bundle.message_blocks, kernels_->resident_blocks()});
   try {
     if (bundle.per_thread_elsewhere) {
       Throw(tuttiInvalidUsage,
@@ -221,7 +236,11 @@ std::optional<Error> LaunchGroup::LaunchTogether(const std::vector<int>& ranks) 
   }
 }
 
-// Operations of one communicator run in order, whatever their streams.
+const cuda_transport::CudaEvent& LaunchGroup::Launched(int rank) const {
+  return apart_.contains(rank) ? own_launched_.at(rank) : all_launched_;
+}
+
+// A rank's operations on one communicator run in order, whatever their streams.
 void LaunchGroup::Enqueue(Bundle& bundle) {
   const auto& driver = device_.driver();
   const cuda_transport::CurrentDevice current(driver, device_.context());
@@ -236,16 +255,27 @@ void LaunchGroup::Enqueue(Bundle& bundle) {
         device_.ordinal());
   }
   if (capture) return EnqueueCaptured(bundle, *capture);
-  launched_.Block(leader);
+  all_launched_.Block(leader);
+  for (const int rank : apart_) {
+    if (std::ranges::binary_search(bundle.ranks, rank)) Launched(rank).Block(leader);
+  }
   while (arrived_.size() < bundle.streams.size()) arrived_.emplace_back(driver, device_.context());
   for (std::size_t s = 1; s < bundle.streams.size(); ++s) {
     arrived_[s].Record(bundle.streams[s]);
     arrived_[s].Block(leader);
   }
   LaunchBundle(bundle, false);
-  launched_.Record(leader);
+  if (bundle.ranks.size() == members_.size()) {
+    all_launched_.Record(leader);
+    apart_.clear();
+  } else {
+    for (const int rank : bundle.ranks)
+      own_launched_.try_emplace(rank, driver, device_.context()).first->second.Record(leader);
+    apart_.insert(bundle.ranks.begin(), bundle.ranks.end());
+  }
+  const auto& launched = Launched(bundle.ranks.front());
   for (const auto stream : bundle.streams) {
-    if (stream != leader) launched_.Block(stream);
+    if (stream != leader) launched.Block(stream);
   }
 }
 
@@ -261,7 +291,10 @@ void LaunchGroup::EnqueueCaptured(Bundle& bundle, std::uint64_t capture) {
     const auto place = cuda_transport::PlaceInCapture(driver, stream);
     before.insert(place.nodes.begin(), place.nodes.end());
   }
-  if (last_capture_ == capture) before.insert(last_captured_);
+  for (const int rank : bundle.ranks) {
+    const auto last = captured_.find(rank);
+    if (last != captured_.end() && last->second.capture == capture) before.insert(last->second.node);
+  }
   if (before.size() != cuda_transport::PlaceInCapture(driver, leader).nodes.size())
     cuda_transport::PlaceAfter(driver, leader, {before.begin(), before.end()});
   LaunchBundle(bundle, true);
@@ -269,8 +302,7 @@ void LaunchGroup::EnqueueCaptured(Bundle& bundle, std::uint64_t capture) {
   for (const auto stream : bundle.streams) {
     if (stream != leader) cuda_transport::PlaceAfter(driver, stream, launched);
   }
-  last_capture_ = capture;
-  last_captured_ = launched.front();
+  for (const int rank : bundle.ranks) captured_[rank] = {capture, launched.front()};
 }
 
 void LaunchGroup::LaunchBundle(Bundle& bundle, bool captured) {
@@ -302,6 +334,22 @@ std::optional<Error> LaunchGroup::Missing(int rank, Clock::duration waited, std:
   return std::nullopt;
 }
 
+// Whether done() becomes true within kSoon. A thread without a processor of its own only keeps others from theirs.
+template <typename Done>
+bool LaunchGroup::ComesSoon(Done&& done) const {
+  const auto begun = Clock::now();
+  while (!done()) {
+    const auto waited = Clock::now() - begun;
+    if (!spins_ || waited > kSoon) return false;
+    if (waited > kPausesFor) {
+      sched_yield();
+    } else {
+      Pause();
+    }
+  }
+  return true;
+}
+
 // The others hold the lock for some microseconds, less than a sleep and a wake-up take.
 void LaunchGroup::AwaitTurn() {
   if (!ComesSoon([&] { return mutex_.try_lock(); })) mutex_.lock();
@@ -320,12 +368,13 @@ std::optional<Error> LaunchGroup::Launch(std::vector<DevicePart> parts, std::chr
   std::unique_lock lock(mutex_, std::adopt_lock);
   for (auto& part : parts) {
     const int rank = part.rank;
-    launches = launches || rank == members_.front();
+    launches = launches || (spins_ && rank == members_.front());
     last_thread_[rank] = std::this_thread::get_id();
     deposits_[rank] = {&part, &outcome, std::this_thread::get_id()};
   }
   // The first rank's thread launches for all, because the driver's state is then in its core's caches: beside an H100, a
-  // launch for eight threads takes 14 us in the first one, and 17 us in the last (scripts/gpu_kit/limits.cu).
+  // launch for eight threads takes 14 us in the first one, and 17 us in the last (scripts/gpu_kit/limits.cu). But to wake
+  // it takes longer.
   if (launcher_ == nullptr) {
     LaunchAllReady();
   } else if (!Ready().empty()) {
@@ -345,18 +394,25 @@ std::optional<Error> LaunchGroup::Launch(std::vector<DevicePart> parts, std::chr
     return settled();
   });
   if (soon) return std::move(outcome.failure);
-  lock.lock();
-  if (launcher_ == &outcome) {
-    launcher_ = nullptr;  // the last rank's thread launches instead
-    LaunchAllReady();
+  if (launches) {
+    const std::lock_guard turn(mutex_);
+    if (launcher_ == &outcome) {
+      launcher_ = nullptr;  // the last rank's thread launches instead
+      LaunchAllReady();
+    }
   }
+  auto checked = started;
   for (Lookout lookout; !settled();) {
-    const auto wake = changed_.wait_for(lock, kWaitAtMost);
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    const auto news = news_.load(std::memory_order_seq_cst);
+    if (!settled()) FutexWait(news_, news, kWaitAtMost);
+    sleepers_.fetch_sub(1, std::memory_order_relaxed);
     const auto now = lookout.Look();
-    if (wake == std::cv_status::no_timeout) continue;
-    lock.unlock();
+    // By the clock: other ranks' launches may wake this thread more often.
+    if (now - checked < kWaitAtMost) continue;
+    checked = now;
     auto reason = check();
-    lock.lock();
+    const std::lock_guard turn(mutex_);
     if (settled()) break;
     if (!reason) reason = Missing(first, now - started, timeout);
     if (!reason) continue;
@@ -366,12 +422,12 @@ std::optional<Error> LaunchGroup::Launch(std::vector<DevicePart> parts, std::chr
   return std::move(outcome.failure);
 }
 
-bool LaunchGroup::AwaitIdle(std::chrono::milliseconds most) {
+bool LaunchGroup::AwaitIdle(int rank, std::chrono::milliseconds most) {
   const auto deadline = Clock::now() + most;
   for (;;) {
     {
       const std::lock_guard lock(mutex_);
-      if (launched_.Passed()) return true;
+      if (Launched(rank).Passed()) return true;
     }
     if (Clock::now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(200));

@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -33,7 +33,7 @@ struct DeviceCalls {
   int peer = -1;  // for messages; -1: collectives
   bool sends = false;
   std::vector<cuda_kernels::DeviceWork> works;
-  std::vector<std::uint32_t> blocks;  // by work
+  std::vector<std::uint32_t> blocks;  // by work; messages run by fewer, too
   std::vector<bool> alone;            // by work: no other collective is in its launch
   std::vector<std::size_t> copied;    // by work: bytes of its input that are copied first (Schedule::separate_input)
   std::uint32_t threads = 0;
@@ -43,6 +43,7 @@ struct DeviceCalls {
 struct DevicePart {
   int rank = 0;
   std::vector<DeviceCalls> queues;
+  std::uint32_t most_message_blocks = 0;         // of all its messages together, but one each at the least
   cuda_transport::DeviceArena* plans = nullptr;  // where the works' plans are written
   cuda_transport::CuStream stream = nullptr;
   std::vector<cuda_transport::CuStream> other_streams;  // their earlier work comes first, their later work after
@@ -57,8 +58,8 @@ class LaunchGroup {
   // Polled while waiting for the other ranks: the reason to give up, if any.
   using Check = std::function<std::optional<Error>()>;
 
-  // `members`: ranks. `kernels` are those of the shared device.
-  LaunchGroup(std::vector<int> members, std::shared_ptr<const cuda::KernelModule> kernels);
+  // `members`: ranks. `kernels` are those of the shared device. `spins`: their threads may poll, as each has a processor.
+  LaunchGroup(std::vector<int> members, std::shared_ptr<const cuda::KernelModule> kernels, bool spins);
 
   // Launches one thread's parts, together with the other threads' parts that they wait for. Returns when all are
   // launched, with the failure, if any. `timeout`: how long to wait for other ranks.
@@ -66,10 +67,10 @@ class LaunchGroup {
   // Whether any launch was captured: its graph may run again at any time.
   bool captured() const {
     const std::lock_guard lock(mutex_);
-    return last_capture_.has_value();
+    return !captured_.empty();
   }
-  // Waits for the launched kernels. False after `most`.
-  bool AwaitIdle(std::chrono::milliseconds most);
+  // Waits for the kernels that were launched for `rank`. False after `most`.
+  bool AwaitIdle(int rank, std::chrono::milliseconds most);
 
  private:
   // What becomes of one thread's parts; on its stack while it waits in Launch().
@@ -85,10 +86,20 @@ class LaunchGroup {
     std::thread::id thread;
   };
   struct Bundle;
+  struct Captured {
+    std::uint64_t capture;
+    cuda_transport::CuGraphNode node;
+  };
 
+  template <typename Done>
+  bool ComesSoon(Done&& done) const;
   void AwaitTurn();
   void LaunchAllReady();
+  std::set<int> AllReady() const;
   std::vector<int> Ready() const;
+  bool AreTogether(int rank, int other) const;
+  // After the rank's last launch that was not captured.
+  const cuda_transport::CudaEvent& Launched(int rank) const;
   void LaunchReady(const std::vector<int>& ranks);
   std::optional<Error> LaunchTogether(const std::vector<int>& ranks);
   void Withdraw(const Outcome& outcome);
@@ -102,16 +113,20 @@ class LaunchGroup {
   const std::shared_ptr<const cuda::KernelModule> kernels_;
   const cuda_transport::CudaDevice& device_;  // the kernels' device, kept alive by them
   PinnedWorks pinned_;
+  const bool spins_;
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::atomic<std::uint32_t> news_{0};  // how many outcomes were settled: threads sleep until it changes
+  std::atomic<int> sleepers_{0};
   std::map<int, Deposit> deposits_;                      // by rank
   Outcome* launcher_ = nullptr;                          // of the thread that launches for all, while it can be called
   std::map<int, std::thread::id> last_thread_;           // the thread of a rank's latest calls
   std::vector<cuda_transport::CudaEvent> arrived_;       // of the other streams of a launch
-  cuda_transport::CudaEvent launched_;                   // after the last launch that was not captured
-  std::optional<std::uint64_t> last_capture_;            // of the last captured launch, ...
-  cuda_transport::CuGraphNode last_captured_ = nullptr;  // ... and its node
+  // A rank's launches come one after the other, but not after those of other ranks: these may wait for ranks elsewhere.
+  cuda_transport::CudaEvent all_launched_;                 // after the last one for all members
+  std::map<int, cuda_transport::CudaEvent> own_launched_;  // by rank: after its last one for some members, ...
+  std::set<int> apart_;                                    // ... if that came after the last one for all
+  std::map<int, Captured> captured_;                       // by rank: its last captured launch
 };
 
 }  // namespace tutti::device

@@ -1,8 +1,12 @@
 #include "src/device/plans.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "algorithms/builders/records.h"
 #include "algorithms/schedule/binding.h"
 #include "base/all_gather.h"
 #include "base/error.h"
@@ -34,10 +38,11 @@ cost_model::Machine MachineOfHosts(const DevicePlanContext& context, const topol
   const auto& where = context.tuning.where;
   try {
     const int nodes = where.nodes();
-    if (where.node_of != schedule::ArrangeEvenly(context.tuning.nranks, nodes).node_of) {
+    if (context.tuning.nranks % nodes != 0 ||
+        where.node_of != schedule::ArrangeEvenly(context.tuning.nranks, nodes).node_of) {
       Throw(tuttiInvalidArgument, "hosts have different numbers of ranks, or the ranks of a host are not consecutive");
     }
-    return cost_model::MachineOfSystem(system, nodes, context.tuning.nranks / nodes, cuda_kernels::kMaxThreads);
+    return cost_model::MachineOfSystem(system, nodes, context.gpus, cuda_kernels::kMaxThreads, context.direct);
   } catch (const Error& error) {
     Log(Subject::select, "GPUs of several hosts are priced like processors of several hosts: {}", error.what());
   }
@@ -50,7 +55,7 @@ cost_model::Machine MachineFor(const DevicePlanContext& context, const topology:
   if (!context.tuning.one_host) return MachineOfHosts(context, system);
   if (!context.fabric->one_device()) {
     try {
-      return cost_model::MachineOfSystem(system, 1, nranks, cuda_kernels::kMaxThreads);
+      return cost_model::MachineOfSystem(system, 1, context.gpus, cuda_kernels::kMaxThreads);
     } catch (const Error& error) {
       Log(Subject::select, "GPUs are priced as one: {}", error.what());
     }
@@ -60,28 +65,12 @@ cost_model::Machine MachineFor(const DevicePlanContext& context, const topology:
   return cost_model::MachineOfOneGpu(nranks, sm, MemoryBandwidth(device), cuda_kernels::kMaxThreads);
 }
 
-// The part of a message that one block moves in good time, and its pieces in slots.
-constexpr std::size_t kBytesPerMessageChannel = std::size_t{256} << 10;
-constexpr std::size_t kMessageChunk = std::size_t{128} << 10;
-
 // Whether an NVSwitch adds this as numerics.md promises. PTX has no products, and its minimum and maximum of floats drop NaN.
 bool AddsInSwitch(tuttiDataType_t type, tuttiRedOp_t op) {
   return cuda_kernels::VisitCodec(type, [op](auto codec) {
     return (op == tuttiSum && cuda_kernels::kAddedInSwitch<decltype(codec)>) ||
            (op == tuttiAvg && cuda_kernels::kAveragedInSwitch<decltype(codec)>);
   });
-}
-
-// Few enough that a group can send to and receive from every rank at the same time.
-int MessageChannels(std::size_t bytes, const cost_model::TuningContext& tuning) {
-  const int most =
-      std::clamp(tuning.most_lanes / std::max(1, 2 * (tuning.nranks - 1)), 1, cuda_transport::kMessageChannels);
-  return static_cast<int>(std::clamp<std::size_t>(bytes / kBytesPerMessageChannel, 1, static_cast<std::size_t>(most)));
-}
-
-schedule::ProtocolConfig MessageConfig(std::size_t bytes, const cost_model::GpuSlots& slots) {
-  if (slots.lines && bytes <= slots.line) return {ring::Protocol::line, slots.line};
-  return {ring::Protocol::bulk, std::min(kMessageChunk, slots.bulk)};
 }
 
 // A GPU's plan contains a tensor's addresses; on the host, each call passes them.
@@ -102,7 +91,31 @@ cuda::StridedSides SidesOf(const plan::Operation& operation) {
   return {side(operation.tensors->input), side(operation.tensors->output)};
 }
 
-constexpr char kTable[] = "table", kSlotsTable[] = "slots_table", kInSwitch[] = "in_switch";
+constexpr char kTable[] = "table", kSlotsTable[] = "slots_table", kMessages[] = "messages", kInSwitch[] = "in_switch",
+               kRings[] = "rings";
+
+// Ranks, one ring after the other.
+std::vector<unsigned> FlatRings(const schedule::RankLayout& rank_layout) {
+  std::vector<unsigned> flat;
+  for (const auto& ring : rank_layout.rings) flat.insert(flat.end(), ring.begin(), ring.end());
+  return flat;
+}
+
+// One host's layout with these rings; empty, as everywhere on one host, if there are none.
+schedule::RankLayout LayoutWith(const JsonValue& shipped, int nranks) {
+  const auto flat = shipped.Wholes(kRings, 0, static_cast<std::uint64_t>(nranks) - 1);
+  if (flat.empty()) return {};
+  schedule::RankLayout layout = schedule::ArrangeEvenly(nranks, 1);
+  for (std::size_t i = 0; i < flat.size(); ++i) {
+    if (i % static_cast<std::size_t>(nranks) == 0) layout.rings.emplace_back();
+    layout.rings.back().push_back(static_cast<int>(flat[i]));
+  }
+  for (const auto& ring : layout.rings) {
+    if (std::set<int>(ring.begin(), ring.end()).size() != static_cast<std::size_t>(nranks))
+      shipped.Refuse("a ring does not visit every rank once");
+  }
+  return layout;
+}
 
 }  // namespace
 
@@ -118,22 +131,34 @@ void DevicePlanEntry::AddBytes(tuttiTransport_t network, tuttiCounters_t& counte
 DevicePlans::DevicePlans(DevicePlanContext context, const topology::System& system, int rank,
                          const AllGather& all_gather)
     : PlanTable(context.transport), context_(std::move(context)), rank_(rank) {
+  auto& where = context_.tuning.where;
   const auto shipped = bootstrap::FromRankZero(rank, all_gather, [&] {
     const cost_model::Machine machine = MachineFor(context_, system);
+    if (where.node_of.empty() && !machine.rank_layout().rings.empty()) where = machine.rank_layout();
     // The price needs the switch's links, which a topology may lack.
     context_.tuning.in_switch = context_.tuning.in_switch && machine.has_teams();
     tuner::Tuner(machine, SlotsAlone()).Complete(slots_table_, 1);
     if (HasMore()) tuner::Tuner(machine, context_.tuning).Complete(table_, 1);
     return nlohmann::json{{kInSwitch, context_.tuning.in_switch},
+                          {kRings, FlatRings(context_.tuning.one_host ? where : schedule::RankLayout())},
                           {kTable, HasMore() ? table_.ToJson(context_.tuning) : ""},
+                          {kMessages, tuner::MessageTable(machine, context_.tuning).ToJson()},
                           {kSlotsTable, slots_table_.ToJson(SlotsAlone())}};
   });
   context_.tuning.in_switch = shipped.root().Flag(kInSwitch, false);
+  if (where.node_of.empty()) where = LayoutWith(shipped.root(), context_.tuning.nranks);
+  if (context_.tuning.one_host && !where.rings.empty() && rank_ == 0) {
+    std::vector<std::string> rings;
+    for (const auto& ring : where.rings) rings.push_back(fmt::format("{}", fmt::join(ring, ",")));
+    Log(Subject::init, "rings of GPUs follow the host's links: {}", fmt::join(rings, " | "));
+  }
   slots_tuning_ = SlotsAlone();
   const auto table_of = [&](const char* name, const cost_model::TuningContext& tuning) {
     return tuner::SelectionTable::FromJson(shipped.root().RawText(name), "rank 0's table for GPUs", tuning);
   };
   slots_table_ = table_of(kSlotsTable, slots_tuning_);
+  messages_ = tuner::MessageTable::FromJson(shipped.root().RawText(kMessages), "rank 0's table for messages of GPUs",
+                                            context_.tuning);
   table_ = HasMore() ? table_of(kTable, context_.tuning) : slots_table_;
   if (context_.external == nullptr) return;
   pricing_ = std::make_unique<plan::Pricing>(MachineFor(context_, system), context_.tuning);
@@ -171,6 +196,11 @@ std::vector<schedule::Schedule> DevicePlans::SchedulesOfAll(const plan::Operatio
 // carry data; returns its schedule. Leaves the user's settings unchanged: the launch refuses them with the numbers.
 schedule::Schedule DevicePlans::Fitted(const plan::Operation& operation, cost_model::Candidate& candidate) const {
   const auto& tuning = context_.tuning;
+  const auto& record = builders::RecordOf(candidate.algorithm);
+  if (record.needs.a_switch) {
+    const int most = context_.fabric->team_channels() / record.ChannelsOfFabric(tuning.one_host);
+    candidate.channels = std::clamp(candidate.channels, 1, std::max(1, most));
+  }
   auto schedules = SchedulesOfAll(operation, candidate);
   const auto fits = [&] {
     return std::all_of(schedules.begin(), schedules.end(), [&](const schedule::Schedule& schedule) {
@@ -203,8 +233,9 @@ class DevicePlans::DevicePlanner final : public plan::CallPlanner {
 
   int rank() const override { return plans_.rank_; }
   const cost_model::TuningContext& tuning() const override { return plans_.context_.tuning; }
-  MessagePlan PlanMessage(std::size_t bytes) const override {
-    return {MessageChannels(bytes, tuning()), tuning().max_channels, MessageConfig(bytes, tuning().gpu_slots)};
+  MessagePlan PlanMessage(int from, int to, std::size_t bytes) const override {
+    const auto way = plans_.messages_.At(tuning(), from, to, bytes);
+    return {way.channels, tuning().max_channels, way.config};
   }
   CollectivePlan PlanCollective(const plan::Operation& asked, const plan::Operation& operation,
                                 const cost_model::Kind& kind, std::size_t bytes) const override {
@@ -239,7 +270,9 @@ std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const plan::Operation& asked,
                           cuda::DeviceProgram(std::move(planned.schedule), std::move(planned.extents), planned.config,
                                               operation.type, operation.op, SidesOf(operation), identity,
                                               *context_.fabric, *context_.arena, planned.first_channel)});
-  for (const int peer : plan->program.network_peers()) context_.network->Need(peer);
+  const auto& rings = plan->program.network_rings();
+  if (!rings.empty()) context_.fabric->across()->Pin(rings);
+  for (const auto& [channel, peer] : rings) context_.network->NeedPolled(peer, channel);
   return plan;
 }
 

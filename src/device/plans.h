@@ -10,6 +10,7 @@
 #include "base/all_gather.h"
 #include "executors/cuda/device_program.h"
 #include "selection/cost_model/host_machine.h"
+#include "selection/tuner/message_table.h"
 #include "selection/tuner/tuner.h"
 #include "src/plan/external_tuner.h"
 #include "src/plan/plan_table.h"
@@ -20,12 +21,14 @@ namespace tutti::device {
 
 struct DevicePlanContext {
   const cuda_transport::CudaDevice* device;
-  const cuda_transport::DeviceFabric* fabric;
+  cuda_transport::DeviceFabric* fabric;
   progress::NetworkEngine* network;  // null where all ranks are on one host
   tuttiTransport_t transport;
   std::optional<cost_model::NetworkCosts> network_costs;
   cuda_transport::DeviceArena* arena;
   cost_model::TuningContext tuning;  // equal on all ranks
+  std::vector<int> gpus = {};        // those of rank 0's host, by rank: devices of the system; none if it lacks them
+  bool direct = false;               // NICs of all ranks read and write GPUs' memory
   const plan::ExternalTuner* external = nullptr;  // outlives this
 };
 
@@ -66,6 +69,7 @@ class DevicePlans : public plan::PlanTable<DevicePlanEntry> {
   int rank_;
   cost_model::TuningContext slots_tuning_;  // SlotsAlone()
   tuner::SelectionTable table_, slots_table_;
+  tuner::MessageTable messages_;
   std::unique_ptr<plan::Pricing> pricing_, slots_pricing_;  // for an external tuner
 };
 

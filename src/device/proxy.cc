@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/threads/quiet_thread.h"
+#include "transports/shm/memory_nodes.h"
 
 namespace tutti::device {
 namespace {
@@ -25,9 +26,13 @@ constexpr microseconds kSleep{1'000'000};
 
 }  // namespace
 
-DeviceProxy::DeviceProxy(shm::Fabric& control, progress::NetworkEngine& engine, std::function<bool()> expects)
+DeviceProxy::DeviceProxy(shm::Fabric& control, progress::NetworkEngine& engine, int memory_node,
+                         std::function<bool()> expects)
     : control_(control), engine_(engine), expects_(std::move(expects)), sleeper_(control, &engine) {
-  thread_ = QuietThread([this] { Work(); });
+  thread_ = QuietThread([this, memory_node] {
+    shm::RunOnMemoryNode(memory_node, static_cast<int>(control_.local().size()));
+    Work();
+  });
 }
 
 DeviceProxy::~DeviceProxy() {

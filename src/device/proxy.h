@@ -20,8 +20,8 @@ namespace tutti::device {
 class DeviceProxy {
  public:
   // `control` is the fabric that `engine` serves. `expects`: whether kernels may be running or about to run; the thread
-  // calls it. All outlive this.
-  DeviceProxy(shm::Fabric& control, progress::NetworkEngine& engine, std::function<bool()> expects);
+  // calls it. All outlive this. `memory_node`: where the thread runs (shm::RunOnMemoryNode).
+  DeviceProxy(shm::Fabric& control, progress::NetworkEngine& engine, int memory_node, std::function<bool()> expects);
   ~DeviceProxy();
   DeviceProxy(const DeviceProxy&) = delete;
   DeviceProxy& operator=(const DeviceProxy&) = delete;

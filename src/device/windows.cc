@@ -6,9 +6,18 @@
 
 #include "base/all_gather.h"
 #include "base/error.h"
+#include "transports/cuda/phase.h"
 #include "transports/cuda/piece_exchange.h"
 
 namespace tutti::device {
+namespace {
+
+[[noreturn]] void ThrowUnmapped(const std::string& why) {
+  Throw(tuttiInvalidArgument, "buff cannot be mapped by all ranks: {}", why);
+}
+
+}  // namespace
+
 // A rank's part of a window, as offered to the others.
 struct DeviceWindows::Offer {
   enum class How : std::uint8_t { not_at_all, by_handle, in_pieces, unmapped, not_shareable };
@@ -70,7 +79,14 @@ std::span<std::byte> DeviceWindows::Reach(int r, const Offer& offer, Reached& re
     }
     return {mapped.data() + offer.offset, offer.bytes};
   }
-  if (shm_.same_process(r)) return {reinterpret_cast<std::byte*>(offer.address), offer.bytes};
+  if (shm_.same_process(r)) {
+    // Memory of cudaMalloc needs access from one GPU to the other, which the rings may have done without.
+    if (offer.device != device_.ordinal() &&
+        !device_.Reaches(cuda_transport::CudaDevice(device_.driver(), offer.device))) {
+      Throw(tuttiInvalidArgument, "its GPU does not reach that of rank {}", r);
+    }
+    return {reinterpret_cast<std::byte*>(offer.address), offer.bytes};
+  }
   reached.opened.emplace_back(device_, offer.buffer.handle);
   return {reached.opened.back().Part(offer.buffer.offset, offer.bytes), offer.bytes};
 }
@@ -100,7 +116,7 @@ std::vector<cuda_transport::MappedMemory> DeviceWindows::MapPieces(const std::ve
   if (!any_in_pieces) return {};
   std::string why;
   auto mapped = cuda_transport::ExchangePieces(device_, shm_, pieces, in_pieces, all_gather, deadline, &why);
-  if (!why.empty()) Throw(tuttiInvalidArgument, "buff cannot be mapped by all ranks: {}", why);
+  if (!why.empty()) ThrowUnmapped(why);
   return mapped;
 }
 
@@ -113,9 +129,13 @@ tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const AllG
   auto reached = std::make_shared<Reached>();
   reached->mapped = MapPieces(offers, pieces, all_gather, deadline);
   Parts parts;
-  for (int r = 0; r < shm_.nranks(); ++r) {
-    parts.push_back(Reach(r, offers[static_cast<std::size_t>(r)], *reached));
-  }
+  // A rank that cannot reach another's memory must not leave the others waiting.
+  const std::string why = cuda_transport::InPhase(all_gather, [&] {
+    for (int r = 0; r < shm_.nranks(); ++r) {
+      parts.push_back(Reach(r, offers[static_cast<std::size_t>(r)], *reached));
+    }
+  });
+  if (!why.empty()) ThrowUnmapped(why);
   std::vector<cuda_kernels::DeviceWindow> row;
   for (const auto& part : parts) row.push_back({part.data(), part.size()});
   cuda_transport::SideStream(device_.driver(), device_.context())

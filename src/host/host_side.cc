@@ -8,9 +8,11 @@
 namespace tutti::host_side {
 
 HostSide::HostSide(const init::Meeting& meeting, const init::Agreement& agreement, const auth::SecretKey& key,
-                   int channels, const std::optional<cost_model::NetworkCosts>& known)
+                   const std::vector<std::string>& nics, int channels,
+                   const std::optional<cost_model::NetworkCosts>& known)
     : fabric_(meeting.rank, meeting.hosts, channels + 1, meeting.settings, meeting.all_gather, meeting.deadline),
-      network_(init::ConnectHosts(meeting, fabric_, key, init::ProcessorsOf(meeting, agreement).crowding)),
+      network_(init::ConnectHosts(meeting, init::ChooseNetwork(meeting), fabric_, key, nics,
+                                  init::ProcessorsOf(meeting, agreement).crowding)),
       windows_(fabric_),
       failure_detector_(fabric_, network(), meeting.roster, meeting.name, meeting.settings.operation_timeout()),
       sleeper_(fabric_, network()),

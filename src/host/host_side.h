@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "executors/host/drive.h"
@@ -25,10 +26,10 @@ namespace tutti::host_side {
 
 class HostSide {
  public:
-  // Collective: connects the ranks. `key`: for connections to other hosts. `channels`: of collectives. `known`: what messages
-  // between hosts cost, as other communicators of these ranks have measured.
-  HostSide(const init::Meeting& meeting, const init::Agreement& agreement, const auth::SecretKey& key, int channels,
-           const std::optional<cost_model::NetworkCosts>& known);
+  // Collective: connects the ranks. `key`: for connections to other hosts. `nics`: src/init/near_nics.h. `channels`: of
+  // collectives. `known`: what messages between hosts cost, as other communicators of these ranks have measured.
+  HostSide(const init::Meeting& meeting, const init::Agreement& agreement, const auth::SecretKey& key,
+           const std::vector<std::string>& nics, int channels, const std::optional<cost_model::NetworkCosts>& known);
   HostSide(const HostSide&) = delete;
   HostSide& operator=(const HostSide&) = delete;
 

@@ -49,19 +49,13 @@ cost_model::NetworkCosts CostsOf(const progress::NetworkKind& kind, double bandw
 
 }  // namespace
 
-HostNetwork ConnectHosts(const Meeting& meeting, shm::Fabric& fabric, const auth::SecretKey& key, double crowding,
-                         const progress::NetworkEngine::PolledRings& polled) {
+const progress::NetworkKind* ChooseNetwork(const Meeting& meeting) {
   const auto& settings = meeting.settings;
   const auto& roster = meeting.roster;
-  const auto& all_gather = meeting.all_gather;
-  if (fabric.hosts().count() == 1) return {};
-  std::vector<int> remote;
-  for (int r = 0; r < static_cast<int>(roster.size()); ++r) {
-    if (!fabric.is_local(r)) remote.push_back(r);
-  }
+  if (meeting.one_host()) return nullptr;
   const auto& candidate = CandidateOf(settings);
   const std::string why_not = candidate.why_not(settings);
-  const auto reasons = all_gather(std::as_bytes(std::span(why_not)));
+  const auto reasons = meeting.all_gather(std::as_bytes(std::span(why_not)));
   const auto without = std::find_if(reasons.begin(), reasons.end(), [](const auto& each) { return !each.empty(); });
   if (without != reasons.end()) {
     const int r = static_cast<int>(without - reasons.begin());
@@ -72,18 +66,30 @@ HostNetwork ConnectHosts(const Meeting& meeting, shm::Fabric& fabric, const auth
             by_name ? settings.net_plugin : settings.net, bootstrap::Describe(r, roster[static_cast<std::size_t>(r)]),
             why);
     }
-    if (fabric.rank() == 0)
+    if (meeting.rank == 0)
       Log(Subject::init, "using {} between hosts; rank {} cannot use {}: {}", kTcp.name, r, candidate.name, why);
   }
   const auto& kind = without == reasons.end() ? candidate : kTcp;
-  if (kind.describe != nullptr && fabric.rank() == 0) Log(Subject::init, "between hosts: {}", kind.describe(settings));
+  if (kind.describe != nullptr && meeting.rank == 0) Log(Subject::init, "between hosts: {}", kind.describe(settings));
+  return &kind;
+}
+
+HostNetwork ConnectHosts(const Meeting& meeting, const progress::NetworkKind* kind, shm::Fabric& fabric,
+                         const auth::SecretKey& key, const std::vector<std::string>& nics, double crowding,
+                         const progress::NetworkEngine::PolledRings& polled) {
+  if (kind == nullptr) return {};
+  const auto& settings = meeting.settings;
+  std::vector<int> remote;
+  for (int r = 0; r < meeting.nranks(); ++r) {
+    if (!fabric.is_local(r)) remote.push_back(r);
+  }
   const auto make = [&](progress::NetworkTransportEvents& events) {
-    return kind.make(fabric.rank(), remote, key, settings, all_gather, events);
+    return kind->make(fabric.rank(), remote, key, settings, nics, meeting.all_gather, events);
   };
   HostNetwork network;
-  network.kind = &kind;
+  network.kind = kind;
   network.engine = std::make_unique<progress::NetworkEngine>(fabric, remote, make, polled);
-  network.costs = CostsOf(kind, network.engine->bandwidth(), settings, crowding);
+  network.costs = CostsOf(*kind, network.engine->bandwidth(), settings, crowding);
   return network;
 }
 

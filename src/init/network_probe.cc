@@ -58,7 +58,7 @@ class Probe final : public progress::NetworkTransportEvents {
   Probe(const Meeting& meeting, const progress::NetworkKind& kind, const auth::SecretKey& key, int peer)
       : peer_(peer), sent_from_(kLongProbe) {
     const auto peers = peer < 0 ? std::vector<int>() : std::vector<int>{peer};
-    transport_ = kind.make(meeting.rank, peers, key, meeting.settings, meeting.all_gather, *this);
+    transport_ = kind.make(meeting.rank, peers, key, meeting.settings, {}, meeting.all_gather, *this);
     alive_ = Deadline::After(kPatience);
   }
 

@@ -56,12 +56,9 @@ std::string OwnAnswer(const Settings& settings) {
 }  // namespace
 
 topology::System Survey(const Meeting& meeting) {
-  std::vector<std::string> hosts;  // by rank; their numbers distinguish hosts of the same name
-  for (std::size_t r = 0; r < meeting.roster.size(); ++r) {
-    hosts.push_back(fmt::format("{}, {}", meeting.roster[r].host, meeting.hosts.host_of[r]));
-  }
+  const auto& host_of = meeting.hosts.host_of;
   const auto leads = [&](std::size_t r) {
-    return std::find(hosts.begin(), hosts.begin() + r, hosts[r]) == hosts.begin() + r;
+    return std::find(host_of.begin(), host_of.begin() + r, host_of[r]) == host_of.begin() + r;
   };
   const std::string mine = leads(static_cast<std::size_t>(meeting.rank)) ? OwnAnswer(meeting.settings) : std::string();
   const auto answers = meeting.all_gather(std::as_bytes(std::span(mine)));
@@ -69,7 +66,7 @@ topology::System Survey(const Meeting& meeting) {
   for (std::size_t r = 0; r < answers.size(); ++r) {
     if (!leads(r)) continue;
     const std::string_view answer(reinterpret_cast<const char*>(answers[r].data()), answers[r].size());
-    const std::string sender = fmt::format("rank {} ({})", r, hosts[r]);
+    const std::string sender = fmt::format("rank {} ({}, {})", r, meeting.roster[r].host, host_of[r]);
     if (answer.empty()) Throw(tuttiInternalError, "{} did not send its topology", sender);
     if (answer.front() == kFailed) Throw(tuttiInvalidArgument, "{}: {}", sender, answer.substr(1));
     parts.push_back(xml::Deserialize(answer.substr(1), sender));

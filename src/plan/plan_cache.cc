@@ -86,7 +86,7 @@ class PlanCache::HostPlanner final : public CallPlanner {
 
   int rank() const override { return context_.fabric->rank(); }
   const cost_model::TuningContext& tuning() const override { return context_.selector->tuning(); }
-  MessagePlan PlanMessage(std::size_t bytes) const override {
+  MessagePlan PlanMessage(int, int, std::size_t bytes) const override {
     return {1, context_.collective_channels, MessageConfig(bytes, tuning())};
   }
   CollectivePlan PlanCollective(const Operation& asked, const Operation& operation, const cost_model::Kind& kind,

@@ -47,7 +47,9 @@ PlannedCall PlanCall(const Operation& asked, const CallPlanner& planner) {
   const int nranks = planner.tuning().nranks;
   PlannedCall planned;
   if (operation.point_to_point()) {
-    const auto message = planner.PlanMessage(operation.count * SizeOf(operation.type));
+    const bool sends = operation.collective == schedule::Collective::send;
+    const int from = sends ? planner.rank() : operation.root, to = sends ? operation.root : planner.rank();
+    const auto message = planner.PlanMessage(from, to, operation.count * SizeOf(operation.type));
     planned.choice = {{}, "point to point"};
     planned.schedule = MessageSchedule(operation, planner.rank(), nranks, message.channels);
     planned.config = message.config;

@@ -48,13 +48,13 @@ class CallPlanner {
   virtual ~CallPlanner() = default;
   virtual int rank() const = 0;
   virtual const cost_model::TuningContext& tuning() const = 0;
-  // A message of `bytes`: its channels, the first of them, and how its slots carry it.
+  // A message: its channels, the first of them, and how its slots carry it. Both ranks plan alike.
   struct MessagePlan {
     int channels;
     int first_channel;
     schedule::ProtocolConfig config;
   };
-  virtual MessagePlan PlanMessage(std::size_t bytes) const = 0;
+  virtual MessagePlan PlanMessage(int from, int to, std::size_t bytes) const = 0;
   // A collective's choice and this rank's schedule.
   struct CollectivePlan {
     Choice choice;

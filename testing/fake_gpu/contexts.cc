@@ -12,6 +12,7 @@
 #include "testing/fake_gpu/call.h"
 #include "testing/fake_gpu/devices.h"
 #include "testing/fake_gpu/environment.h"
+#include "testing/fake_gpu/memory/memory.h"
 
 namespace tutti::fake_gpu {
 namespace {
@@ -40,7 +41,7 @@ thread_local Stack current = {};
 
 struct Uses {
   std::mutex mutex;
-  std::vector<int> retained = std::vector<int>(static_cast<std::size_t>(TheEnvironment().devices));
+  std::vector<int> retained = std::vector<int>(static_cast<std::size_t>(TheEnvironment().devices()));
   std::set<std::pair<CUdevice, CUdevice>> peers;  // from a device to another
 };
 
@@ -57,7 +58,7 @@ CUcontext ContextOf(CUdevice device) {
 
 CUdevice DeviceOf(CUcontext context) {
   const auto number = reinterpret_cast<std::uintptr_t>(context) - kFirstContext;
-  Require(number < static_cast<std::uintptr_t>(TheEnvironment().devices), CUDA_ERROR_INVALID_CONTEXT);
+  Require(number < static_cast<std::uintptr_t>(TheEnvironment().devices()), CUDA_ERROR_INVALID_CONTEXT);
   auto& uses = TheUses();
   const std::lock_guard lock(uses.mutex);
   Require(uses.retained[number] > 0, CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -69,13 +70,23 @@ CUdevice CurrentDevice() {
   return DeviceOf(current.top());
 }
 
+std::vector<CUdevice> PeersOf(CUdevice device) {
+  auto& uses = TheUses();
+  const std::lock_guard lock(uses.mutex);
+  std::vector<CUdevice> peers;
+  for (const auto& [from, to] : uses.peers) {
+    if (to == device) peers.push_back(from);
+  }
+  return peers;
+}
+
 }  // namespace tutti::fake_gpu
 
 using namespace tutti::fake_gpu;  // NOLINT: what follows is the driver's interface, in no namespace
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   return Answer([&] {
-    Require(device >= 0 && device < TheEnvironment().devices, CUDA_ERROR_INVALID_DEVICE);
+    Require(device >= 0 && device < TheEnvironment().devices(), CUDA_ERROR_INVALID_DEVICE);
     Require(!TheEnvironment().busy, CUDA_ERROR_DEVICE_UNAVAILABLE);
     auto& uses = TheUses();
     const std::lock_guard lock(uses.mutex);
@@ -89,19 +100,23 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
 // use elsewhere.
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
   return Answer([&] {
-    Require(device >= 0 && device < TheEnvironment().devices, CUDA_ERROR_INVALID_DEVICE);
+    Require(device >= 0 && device < TheEnvironment().devices(), CUDA_ERROR_INVALID_DEVICE);
     auto& uses = TheUses();
     const std::lock_guard lock(uses.mutex);
     auto& retained = uses.retained[static_cast<std::size_t>(device)];
     Require(retained > 0, CUDA_ERROR_INVALID_CONTEXT);
     if (--retained > 0) return;
-    std::erase_if(uses.peers, [&](const auto& pair) { return pair.first == device || pair.second == device; });
+    std::erase_if(uses.peers, [&](const auto& pair) {
+      const bool ends = pair.first == device || pair.second == device;
+      if (ends) Ranges::Instance().SetPeerAccess(pair.first, pair.second, false);
+      return ends;
+    });
   });
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
   return Answer([&] {
-    Require(device >= 0 && device < TheEnvironment().devices, CUDA_ERROR_INVALID_DEVICE);
+    Require(device >= 0 && device < TheEnvironment().devices(), CUDA_ERROR_INVALID_DEVICE);
     auto& uses = TheUses();
     const std::lock_guard lock(uses.mutex);
     *flags = CU_CTX_SCHED_AUTO;
@@ -150,5 +165,6 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
     auto& uses = TheUses();
     const std::lock_guard lock(uses.mutex);
     Require(uses.peers.emplace(from, to).second, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+    Ranges::Instance().SetPeerAccess(from, to, true);
   });
 }

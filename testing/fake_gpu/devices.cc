@@ -1,5 +1,6 @@
 #include "testing/fake_gpu/devices.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -15,8 +16,11 @@ constexpr int kFirstBus = 0x10;  // the PCI bus of device 0; the others follow
 constexpr int kMaxGrid = 65535;
 
 void RequireDevice(CUdevice device) {
-  Require(device >= 0 && device < TheEnvironment().devices, CUDA_ERROR_INVALID_DEVICE);
+  Require(device >= 0 && device < TheEnvironment().devices(), CUDA_ERROR_INVALID_DEVICE);
 }
+
+// Instances have the place of their GPU.
+int BusOf(CUdevice device) { return kFirstBus + (TheEnvironment().mig ? 0 : NumberOf(device)); }
 
 int Attribute(CUdevice_attribute attribute, CUdevice device) {
   static const std::map<CUdevice_attribute, int> values = {
@@ -59,7 +63,14 @@ int Attribute(CUdevice_attribute attribute, CUdevice device) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return TheEnvironment().capability / 10;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return TheEnvironment().capability % 10;
     case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED: return TheEnvironment().multicast ? 1 : 0;
-    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: return kFirstBus + device;
+    case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
+      return TheEnvironment().dma_buf != Environment::DmaBuf::none ? 1 : 0;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
+      return TheEnvironment().rdma_order ? CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER
+                                         : CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: return BusOf(device);
     default: break;
   }
   Require(attribute > 0 && attribute < CU_DEVICE_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
@@ -67,15 +78,24 @@ int Attribute(CUdevice_attribute attribute, CUdevice device) {
   return found == values.end() ? 0 : found->second;  // unknown attributes are unsupported
 }
 
-CUuuid Uuid(CUdevice device) {
+CUuuid UuidOf(int number) {
   CUuuid uuid{{'s', 't', 'a', 'n', 'd', 'i', 'n'}};
-  std::memcpy(uuid.bytes + sizeof uuid.bytes - sizeof device, &device, sizeof device);
+  std::memcpy(uuid.bytes + sizeof uuid.bytes - sizeof number, &number, sizeof number);
   return uuid;
 }
 
 }  // namespace
 
-bool Reaches(CUdevice from, CUdevice to) { return from == to || TheEnvironment().peers; }
+bool Reaches(CUdevice from, CUdevice to) { return NumberReaches(NumberOf(from), NumberOf(to)); }
+bool NumberReaches(int from, int to) { return from == to || TheEnvironment().peers; }
+
+int NumberOf(CUdevice device) { return TheEnvironment().visible[static_cast<std::size_t>(device)]; }
+
+CUdevice DeviceOfNumber(int number) {
+  const auto& visible = TheEnvironment().visible;
+  const auto found = std::ranges::find(visible, number);
+  return found != visible.end() ? static_cast<CUdevice>(found - visible.begin()) : CurrentDevice();
+}
 
 }  // namespace tutti::fake_gpu
 
@@ -84,7 +104,7 @@ using namespace tutti::fake_gpu;  // NOLINT: what follows is the driver's interf
 CUresult cuInit(unsigned flags) {
   return AnswerUninitialized([&] {
     Require(flags == 0, CUDA_ERROR_INVALID_VALUE);
-    Require(TheEnvironment().devices > 0, CUDA_ERROR_NO_DEVICE);
+    Require(TheEnvironment().devices() > 0, CUDA_ERROR_NO_DEVICE);
     SetInitialized();
   });
 }
@@ -104,14 +124,15 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 }
 
 CUresult cuDeviceGetCount(int* count) {
-  return Answer([&] { *count = TheEnvironment().devices; });
+  return Answer([&] { *count = TheEnvironment().devices(); });
 }
 
 CUresult cuDeviceGetName(char* name, int bytes, CUdevice device) {
   return Answer([&] {
     RequireDevice(device);
     Require(bytes > 0, CUDA_ERROR_INVALID_VALUE);
-    std::snprintf(name, static_cast<std::size_t>(bytes), "Tutti fake GPU");
+    std::snprintf(name, static_cast<std::size_t>(bytes), "%s",
+                  TheEnvironment().mig ? "Tutti fake GPU MIG 1g.10gb" : "Tutti fake GPU");
   });
 }
 
@@ -126,7 +147,7 @@ CUresult cuDeviceGetPCIBusId(char* id, int bytes, CUdevice device) {
   return Answer([&] {
     RequireDevice(device);
     char text[32];
-    const int length = std::snprintf(text, sizeof text, "0000:%02X:00.0", static_cast<unsigned>(kFirstBus + device));
+    const int length = std::snprintf(text, sizeof text, "0000:%02X:00.0", static_cast<unsigned>(BusOf(device)));
     Require(bytes > length, CUDA_ERROR_INVALID_VALUE);
     std::memcpy(id, text, static_cast<std::size_t>(length) + 1);
   });
@@ -135,13 +156,19 @@ CUresult cuDeviceGetPCIBusId(char* id, int bytes, CUdevice device) {
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   return Answer([&] {
     RequireDevice(device);
-    *uuid = Uuid(device);
+    *uuid = UuidOf(NumberOf(device));
   });
 }
 
-// The older entry point, whose name <cuda.h> maps to the one above.
+// The older entry point, whose name <cuda.h> maps to the one above. For an instance it gives the UUID of its GPU.
 extern "C" CUresult DeviceGetUuidV1(CUuuid* uuid, CUdevice device) __asm__("cuDeviceGetUuid");
-CUresult DeviceGetUuidV1(CUuuid* uuid, CUdevice device) { return cuDeviceGetUuid(uuid, device); }
+CUresult DeviceGetUuidV1(CUuuid* uuid, CUdevice device) {
+  return Answer([&] {
+    RequireDevice(device);
+    constexpr int kPartitioned = -1;
+    *uuid = UuidOf(TheEnvironment().mig ? kPartitioned : NumberOf(device));
+  });
+}
 
 CUresult cuDeviceTotalMem(std::size_t* bytes, CUdevice device) {
   return Answer([&] {

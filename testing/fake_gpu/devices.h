@@ -3,6 +3,8 @@
 
 #include <cuda.h>
 
+#include <vector>
+
 namespace tutti::fake_gpu {
 
 inline constexpr int kWarp = 32;
@@ -21,5 +23,12 @@ CUdevice CurrentDevice();
 CUcontext ContextOf(CUdevice device);
 CUdevice DeviceOf(CUcontext context);
 bool Reaches(CUdevice from, CUdevice to);
+bool NumberReaches(int from, int to);  // the same of devices by NumberOf
+// The devices with access to this one's memory, for which this process has called cuCtxEnablePeerAccess.
+std::vector<CUdevice> PeersOf(CUdevice device);
+// A device's number in the machine, which all processes share; and the device of that number. Memory of a device that
+// this process does not see counts as the current one's.
+int NumberOf(CUdevice device);
+CUdevice DeviceOfNumber(int number);
 
 }  // namespace tutti::fake_gpu

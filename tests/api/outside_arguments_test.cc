@@ -81,7 +81,7 @@ TEST(OutsideArguments, OfInit) {
     };
     EXPECT_TRUE(Fails(with([](auto& c) { c.magic = 1; }), tuttiInvalidArgument, {"TUTTI_CONFIG_INITIALIZER"}));
     EXPECT_TRUE(Fails(with([](auto& c) { c.size = 3; }), tuttiInvalidArgument, {"TUTTI_CONFIG_INITIALIZER"}));
-    EXPECT_TRUE(Fails(with([](auto& c) { c.channels = 17; }), tuttiInvalidArgument, {"channels", "17"}));
+    EXPECT_TRUE(Fails(with([](auto& c) { c.channels = 33; }), tuttiInvalidArgument, {"channels", "33"}));
     EXPECT_TRUE(Fails(with([](auto& c) { c.channels = 0; }), tuttiInvalidArgument, {"channels", "0"}));
     EXPECT_TRUE(Fails(with([](auto& c) { c.threads = -1; }), tuttiInvalidArgument, {"threads", "-1"}));
     EXPECT_TRUE(Fails(with([](auto& c) { c.blocking = 2; }), tuttiInvalidArgument, {"blocking"}));

@@ -30,11 +30,19 @@ class DeviceNvls : public Device {
                              {"TUTTI_TOPO_FILE", TUTTI_SOURCE_DIR "/topology/testdata/dgxh100.xml"}});
     return more;
   }
+  // `hosts` such machines with two GPUs each.
+  Environment Hosts(int hosts, Environment more = {}) const {
+    more.insert(more.end(), {{"TUTTI_VIRTUAL_HOSTS", std::to_string(hosts)},
+                             {"TUTTI_FAKE_GPU_DEVICES", std::to_string(2 * hosts)},
+                             {"TUTTI_FAKE_GPU_MULTICAST", "1"},
+                             {"TUTTI_TOPO_FILE", TUTTI_SOURCE_DIR "/topology/testdata/dgxh100.xml"}});
+    return more;
+  }
   // The algorithm of the call.
-  static std::string AlgorithmOf(const Case& each, const Environment& environment, const std::string& forced = "nvls") {
-    const auto outcome = RunRanks(4,
+  static std::string AlgorithmOf(const Case& each, const Environment& environment, int ranks = 4) {
+    const auto outcome = RunRanks(ranks,
                                   [&](Rank& self) {
-                                    DeviceRank rank(self, 256 * KiB, forced);
+                                    DeviceRank rank(self, 256 * KiB, "nvls");
                                     ASSERT_EQ(rank.Run(each), "");
                                     self.Note(LastOperation(rank.comm()));
                                   },
@@ -96,6 +104,32 @@ TEST_F(DeviceNvls, CountsWrap) {
   }
 }
 
+// Each host has a switch of its own, and the ranks of one place on their hosts pass on what it has added.
+TEST_F(DeviceNvls, AddsInsideEachOfSeveralHosts) {
+  if (!fake_gpu_) GTEST_SKIP() << "virtual hosts with two GPUs each want the fake GPU";
+  for (const auto what : {What::all_reduce, What::reduce_scatter, What::all_gather}) {
+    EXPECT_EQ(AlgorithmOf({what, tuttiFloat32, tuttiSum, 5000, 1, false, 1}, Hosts(2)), "nvls");
+  }
+  for (const int hosts : {2, 3}) {
+    for (const bool threads : {true, false}) {
+      RunCases({2 * hosts, "nvls", threads, Hosts(hosts, {{"TUTTI_CHUNK", threads ? "0" : "1024"}})},
+               MixedCases(static_cast<std::uint32_t>(hosts + 80), kWhats, 2 * hosts, 128 * KiB), 128 * KiB);
+    }
+  }
+}
+
+TEST_F(DeviceNvls, EveryTypeAndOperatorOnSeveralHosts) {
+  if (!fake_gpu_) GTEST_SKIP() << "virtual hosts with two GPUs each want the fake GPU";
+  RunCases({4, "nvls", true, Hosts(2)}, AllReducesOfEveryTypeAndOperator(), 512 * KiB);
+}
+
+// No switch joins a rank to itself.
+TEST_F(DeviceNvls, IsNotUsedWhereARankIsAloneOnItsHost) {
+  if (!fake_gpu_) GTEST_SKIP() << "virtual hosts with two GPUs each want the fake GPU";
+  const Case sum{What::all_reduce, tuttiFloat32, tuttiSum, 5000, 0, false, 1};
+  EXPECT_NE(AlgorithmOf(sum, Hosts(2), 3), "nvls");
+}
+
 // A sum compares the calls of all ranks before it reads.
 TEST_F(DeviceNvls, CallsThatDoNotMatchAreNamed) {
   for (const bool threads : {false, true}) {
@@ -117,6 +151,9 @@ TEST_F(DeviceNvls, IsNotUsedWhereThereIsNone) {
   EXPECT_NE(AlgorithmOf(sum, Switched({{"TUTTI_DETERMINISTIC", "1"}})), "nvls");
   if (fake_gpu_) {
     EXPECT_NE(AlgorithmOf(sum, {{"TUTTI_FAKE_GPU_DEVICES", "4"}}), "nvls");
+    // Its multicast objects, and its room for what is bound to them, may be taken.
+    EXPECT_NE(AlgorithmOf(sum, Switched({{"TUTTI_FAKE_GPU_MULTICAST_OBJECTS", "0"}})), "nvls");
+    EXPECT_NE(AlgorithmOf(sum, Switched({{"TUTTI_FAKE_GPU_MULTICAST_MB", "2"}})), "nvls");
   }
   // Its sum may overflow where the average does not.
   const Case average{What::all_reduce, tuttiFloat16, tuttiAvg, 5000, 0, false, 1};

@@ -101,7 +101,7 @@ TEST_F(Device, RefusesStreamsThatOnlyTheirThreadKnows) {
                                tuttiInvalidUsage, {"cudaStreamPerThread", "pass each rank a stream"}));
              EXPECT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 100, 0, false, 1}), "");
            },
-           {.threads = true});
+           {.threads = true, .environment = {kOneGpu}});
 }
 
 // Then the communicator serves only host memory, and says why when it gets GPU memory.
@@ -147,7 +147,7 @@ TEST_F(Device, NamesACardThatIsTooOld) {
 TEST_F(Device, NamesMemoryThatIsTooSmall) {
   if (!fake_gpu_) GTEST_SKIP() << "what no GPU can be told to be";
   const std::pair<const char*, std::vector<const char*>> limits[] = {
-      {"TUTTI_FAKE_GPU_MEMORY_MB", {"device 0 has no", "MiB", "are free", "TUTTI_GPU=0"}},
+      {"TUTTI_FAKE_GPU_MEMORY_MB", {"has no", "MiB", "are free", "TUTTI_GPU=0"}},
       {"TUTTI_FAKE_GPU_PINNED_MB", {"cannot pin", "of host memory"}}};
   for (const auto& [limit, told] : limits) {
     for (const bool threads : {true, false}) {
@@ -167,6 +167,22 @@ TEST_F(Device, NamesMemoryThatIsTooSmall) {
                {.threads = threads, .environment = {{limit, "0"}}});
     }
   }
+}
+
+// Eight hosts' rings are not all pinned at first: the call that needs more says why it fails, on all ranks.
+TEST_F(Device, NamesRingsThatCannotBePinned) {
+  if (!fake_gpu_) GTEST_SKIP() << "what no GPU can be told to be";
+  constexpr std::size_t kMost = 64 * KiB;
+  RunRanks(
+      8,
+      [](Rank& self) {
+        DeviceRank rank(self, kMost, "ring");
+        EXPECT_TRUE(Fails(tuttiAllReduce(rank.arena().send(), rank.arena().receive(), kMost / sizeof(float), tuttiFloat,
+                                         tuttiSum, rank.comm(), rank.stream()),
+                          tuttiUnhandledCudaError, {"cannot pin", "of host memory"}));
+      },
+      {.threads = false,
+       .environment = {{"TUTTI_VIRTUAL_HOSTS", "8"}, {"TUTTI_CHANNELS", "16"}, {"TUTTI_FAKE_GPU_PINNED_MB", "260"}}});
 }
 
 TEST_F(Device, NamesALostContext) {
@@ -258,7 +274,7 @@ TEST_F(Device, RefusesACaptureOfSomeRanks) {
              if (captures) rank.gpu().EndCapture(rank.stream());
              EXPECT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 100, 0, false, 1}), "");
            },
-           {.threads = true});
+           {.threads = true, .environment = {kOneGpu}});
 }
 
 }  // namespace

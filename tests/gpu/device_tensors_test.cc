@@ -131,7 +131,7 @@ TEST_F(Device, TensorsInGroupsAndGraphs) {
     constexpr std::size_t kRows = 33, kColumns = 40, kStride = 2 * kColumns + 3, kAll = kRows * kStride;
     const Gpu gpu(0);
     tuttiComm_t comms[kRanks];
-    ASSERT_TRUE(Ok(tuttiCommInitAll(comms, kRanks, nullptr)));
+    InitAllOnOneGpu(comms, kRanks);
     const auto stream = gpu.NewStream();
     // For each rank: its own columns, all ranks' columns, and its own part of their sum.
     auto* const memory = reinterpret_cast<std::int32_t*>(gpu.AllocateShared(3 * kRanks * kAll * sizeof(std::int32_t)));

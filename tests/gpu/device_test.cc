@@ -83,6 +83,13 @@ TEST_F(Device, ChunksLongerThanSlots) {
            {.threads = true, .environment = long_chunks});
 }
 
+// Eight hosts have more rings than are pinned at first: the last channels' are pinned by the call that uses them.
+TEST_F(Device, RingsBetweenManyHosts) {
+  constexpr std::size_t kMost = 256 * KiB;
+  const Case sum{What::all_reduce, tuttiFloat, tuttiSum, kMost / sizeof(float), 0, false, 15};
+  RunCases({8, "ring", true, {{"TUTTI_VIRTUAL_HOSTS", "8"}, {"TUTTI_CHANNELS", "16"}}}, {sum, sum}, kMost);
+}
+
 // GPUs that cannot reach each other's memory exchange data through host memory.
 // Blocks share one step, whose chunks are their turns.
 TEST_F(Device, PeerMemoryInSharesAndChunks) {
@@ -99,7 +106,7 @@ TEST_F(Device, AllToAllInPlaceOnSomeRanks) {
     constexpr int kReplays = 3;
     const Gpu gpu(0);
     tuttiComm_t comms[kRanks];
-    ASSERT_TRUE(Ok(tuttiCommInitAll(comms, kRanks, nullptr)));
+    InitAllOnOneGpu(comms, kRanks);
     const auto stream = gpu.NewStream();
     auto* const inputs =
         reinterpret_cast<std::uint32_t*>(gpu.AllocateShared(2 * kRanks * kAll * sizeof(std::uint32_t)));
@@ -211,7 +218,7 @@ TEST_F(Device, OneThreadForAllRanks) {
     constexpr std::size_t kCount = 1000;
     const Gpu gpu(0);
     tuttiComm_t comms[kRanks];
-    ASSERT_TRUE(Ok(tuttiCommInitAll(comms, kRanks, nullptr)));
+    InitAllOnOneGpu(comms, kRanks);
     const auto stream = gpu.NewStream(), other = gpu.NewStream();
     auto* const memory = reinterpret_cast<float*>(gpu.AllocateShared(2 * kRanks * kCount * sizeof(float)));
     for (int repeat = 1; repeat <= 3; ++repeat) {
@@ -271,7 +278,7 @@ TEST_F(Device, GraphsThatForkKeepTheOrder) {
     constexpr std::size_t kCount = 30'000;
     const Gpu gpu(0);
     tuttiComm_t comms[kRanks];
-    ASSERT_TRUE(Ok(tuttiCommInitAll(comms, kRanks, nullptr)));
+    InitAllOnOneGpu(comms, kRanks);
     const auto stream = gpu.NewStream(), branch = gpu.NewStream();
     auto* const memory =
         reinterpret_cast<std::uint32_t*>(gpu.AllocateShared(2 * kRanks * kCount * sizeof(std::uint32_t)));
@@ -313,7 +320,7 @@ TEST_F(Device, LongGroupsAreCaptured) {
     constexpr int kCalls = 40;
     const Gpu gpu(0);
     tuttiComm_t comms[2];
-    ASSERT_TRUE(Ok(tuttiCommInitAll(comms, 2, nullptr)));
+    InitAllOnOneGpu(comms, 2);
     const auto stream = gpu.NewStream();
     auto* const memory = reinterpret_cast<std::int32_t*>(gpu.AllocateShared(2 * sizeof(std::int32_t)));
     memory[0] = memory[1] = 1;
@@ -347,7 +354,7 @@ TEST_F(Device, GraphsReplay) {
       constexpr int kRanks = 2, kReplays = 20;
       const Gpu gpu(0);
       tuttiComm_t comms[kRanks];
-      ASSERT_TRUE(Ok(tuttiCommInitAll(comms, kRanks, nullptr)));
+      InitAllOnOneGpu(comms, kRanks);
       const auto stream = gpu.NewStream();
       auto* const memory = reinterpret_cast<std::int32_t*>(gpu.AllocateShared(kRanks * count * sizeof(std::int32_t)));
       for (std::size_t i = 0; i < kRanks * count; ++i) memory[i] = 1;

@@ -1,9 +1,10 @@
 // Litmus tests of the memory ordering that the kernels assume: a reader that has seen a flag sees the data (relaxed
 // polling with one fence afterwards; one fence before the flags of all readers), no packet half is torn or taken for
-// the other, no line of 128 bytes is torn (line128.h), and no slot is reused before it was read. Device code, with the library kernels' own primitives. Block 0
-// writes and the others read, as fast as they can.
+// the other, no line of 128 bytes is torn (line128.h), and no slot is reused before it was read. Device code, with the library
+// kernels' own primitives. One block writes and the others read, as fast as they can.
 //
-// Thread-safety: called by all threads of a grid of 1 + kLitmusReaders blocks.
+// Thread-safety: called by all threads of a grid of 1 + kLitmusReaders blocks, or of one grid for the writer and one for the
+// readers, which may be on another device.
 #pragma once
 
 #include "executors/cuda/kernels/move.h"
@@ -32,7 +33,8 @@ struct LitmusLaunch {
   std::uint32_t* stop;   // ends everything
   std::uint32_t rounds;
   LitmusWire wire;
-  bool wide;  // at system scope
+  bool wide;                // at system scope
+  std::uint32_t first = 0;  // what the grid's first block is: 0: the writer; 1 + r: reader r
 };
 
 TUTTI_DEVICE std::uint32_t LitmusWord(std::uint32_t round, std::uint32_t thread, std::uint32_t word) {
@@ -158,8 +160,8 @@ TUTTI_DEVICE bool LitmusRead(const LitmusLaunch& launch, std::uint32_t reader, s
 
 TUTTI_DEVICE void Litmus(const LitmusLaunch& launch) {
   for (std::uint32_t round = 0; round < launch.rounds; ++round) {
-    const bool goes_on = cuda_kernels::BlockIndex() == 0 ? LitmusWrite(launch, round)
-                                                         : LitmusRead(launch, cuda_kernels::BlockIndex() - 1, round);
+    const std::uint32_t role = launch.first + cuda_kernels::BlockIndex();
+    const bool goes_on = role == 0 ? LitmusWrite(launch, round) : LitmusRead(launch, role - 1, round);
     if (!goes_on) return;
   }
 }

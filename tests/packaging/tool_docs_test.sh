@@ -37,9 +37,9 @@ while read -r algorithm; do
   grep -q ">$algorithm</text>" "$scratch/prices" || { echo "explain --plot draws no curve of $algorithm" && exit 1; }
 done <"$scratch/priced"
 
-# Ranks that share a GPU: every cell has a time, and a GPU that is not known is refused.
+# Ranks that share a GPU: every cell has a time, of eight collectives and of a message, and a GPU that is not known is refused.
 "$tutti" predict --one-gpu h100 --ranks 2 -b 8 -e 4K >"$scratch/predicted.csv"
-[ "$(grep -cE '^[a-z_]+,2,(8|64|512|4096),[0-9]+\.[0-9]+,[a-z_]+,[0-9]+,(line|bulk),[0-9]+$' "$scratch/predicted.csv")" -eq 32 ] ||
+[ "$(grep -cE '^[a-z_]+,2,(8|64|512|4096),[0-9]+\.[0-9]+,[a-z_]+,[0-9]+,(line|bulk),[0-9]+$' "$scratch/predicted.csv")" -eq 36 ] ||
   { cat "$scratch/predicted.csv" && exit 1; }
 if "$tutti" explain all_reduce 8 --one-gpu v100 --ranks 2 >/dev/null 2>"$scratch/error"; then
   echo "an unknown GPU" && exit 1

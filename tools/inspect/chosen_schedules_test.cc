@@ -38,12 +38,12 @@ TEST(ChosenSchedules, AreThoseOfATopology) {
   const auto program =
       ProvedSchedules({.what = "all_gather", .algorithm = "ring", .topology = kDgx, .nodes = 2, .channels = 2});
   ASSERT_EQ(program.ranks.size(), 16U);
-  // The second channel's ring enters each node at its second GPU, so that it uses another NIC.
+  // Each channel's ring crosses at another GPU, so that it uses another NIC, and stays on that one's rail.
   const auto next = [&](int rank, int channel) {
     return program.ranks[rank].channels[channel].lanes.front().steps.front().writes.back().peer;
   };
-  EXPECT_EQ(next(7, 0), 8);
-  EXPECT_EQ(next(0, 1), 9);
+  EXPECT_EQ(next(7, 0), 15);
+  EXPECT_EQ(next(0, 1), 8);
 }
 
 TEST(ChosenSchedules, AreRefusedWithTheReason) {

@@ -16,6 +16,7 @@
 #include "tools/inspect/chosen_schedules.h"
 #include "tools/json.h"
 #include "tools/simulator/claims.h"
+#include "tools/simulator/messages.h"
 #include "tools/simulator/published.h"
 #include "tools/simulator/simulated.h"
 #include "tools/simulator/simulated_trace.h"
@@ -152,6 +153,36 @@ nlohmann::ordered_json JsonOf(const cost_model::Machine& machine, const Row& row
   return json;
 }
 
+// A message between two GPUs in the library's way, or in the one that is asked for.
+void RunMessages(const SimulateOptions& options) {
+  const Target target = TargetOf(options.target, true);
+  const Messages messages(target);
+  nlohmann::ordered_json json = {{"collective", kMessage}, {"rows", nlohmann::ordered_json::array()}};
+  if (!options.json)
+    fmt::print("# {:>12}  {:>12}  {:>12}  {:>8}  {}\n", "size (B)", "time (us)", "predicted", "algbw", "way");
+  for (const std::size_t bytes :
+       report::Sweep(report::ParseSize(options.begin), report::ParseSize(options.end), options.factor, 0)) {
+    auto way = messages.WayOf(bytes);
+    if (options.channels > 0) way.channels = options.channels;
+    if (!options.protocol.empty()) way.config.protocol = *ring::ProtocolFromName(options.protocol);
+    if (!options.chunk.empty()) way.config.chunk_bytes = report::ParseSize(options.chunk);
+    const double us = messages.Simulated(way, bytes), predicted = messages.Predicted(way, bytes);
+    if (options.json) {
+      json["rows"].push_back({{"bytes", bytes},
+                              {"us", us},
+                              {"predicted_us", predicted},
+                              {"algbw_gbs", AlgorithmBandwidth(bytes, us)},
+                              {"channels", way.channels},
+                              {"protocol", ring::NameOf(way.config.protocol)},
+                              {"chunk_bytes", way.config.chunk_bytes}});
+      continue;
+    }
+    fmt::print("  {:>12}  {:>12.2f}  {:>12.2f}  {:>8.2f}  {}\n", bytes, us, predicted, AlgorithmBandwidth(bytes, us),
+               Messages::ToString(way));
+  }
+  if (options.json) PrintJson(json);
+}
+
 void RunSweep(SimulateOptions options) {
   const std::vector<Entrant> entrants = EntrantsOf(options);
   const schedule::Collective collective = IsProgram(options.what) ? entrants.front().program->ranks.front().collective
@@ -215,7 +246,10 @@ void AddSimulate(CLI::App& app) {
   auto options = std::make_shared<SimulateOptions>();
   auto* command = app.add_subcommand(
       "simulate", "simulate the time of a collective on a machine: schedules run over its links in virtual time");
-  command->add_option("WHAT", options->what, "all_reduce, reduce_scatter, all_gather, ..., or a program's FILE.xml")
+  command
+      ->add_option(
+          "WHAT", options->what,
+          "all_reduce, reduce_scatter, all_gather, ..., a program's FILE.xml, or send: a message from GPU 0 to GPU 1")
       ->capture_default_str();
   AddTargetOptions(*command, options->target);
   command
@@ -249,6 +283,8 @@ void AddSimulate(CLI::App& app) {
       PrintPublished(options->published, options->systems);
     } else if (!options->claims.empty()) {
       DrawClaims(options->claims);
+    } else if (options->what == kMessage) {
+      RunMessages(*options);
     } else {
       RunSweep(*options);
     }

@@ -43,6 +43,17 @@ TEST(Fastest, DoesAsItIsTold) {
   EXPECT_EQ(candidates[0].config, (schedule::ProtocolConfig{ring::Protocol::inlined, 32'768}));
 }
 
+// They are shorter than NCCL's, and hosts have bulk slots between them alone.
+TEST(Conditions, OfTheLibraryHaveItsSlots) {
+  const auto one = ConditionsOf({Dgx(1), true, 0, true}), several = ConditionsOf({Dgx(8), true, 0, true});
+  EXPECT_TRUE(one.gpu_slots.lines && one.gpu_slots.inlines && one.in_switch);
+  EXPECT_LT(one.gpu_slots.bulk, ConditionsOf({Dgx(1)}).bulk_capacity);
+  EXPECT_FALSE(several.gpu_slots.lines || several.gpu_slots.inlines);
+  EXPECT_TRUE(several.in_switch);
+  EXPECT_EQ(several.forced.protocol, ring::Protocol::bulk);
+  EXPECT_EQ(several.gpu_slots.bulk, ConditionsOf({Dgx(32), true, 0, true}).gpu_slots.bulk);
+}
+
 TEST(Candidates, HaveNoBaselines) {
   for (const simulator::SimulatedCall& call : Candidates({Dgx(1)}, {schedule::Collective::all_reduce, {}, 1024})) {
     EXPECT_FALSE(builders::RecordOf(call.algorithm).baseline);
@@ -219,6 +230,18 @@ TEST(BusFactor, IsNcclTests) {
   EXPECT_DOUBLE_EQ(BusFactor(schedule::Collective::all_gather, 8), 0.875);
   EXPECT_DOUBLE_EQ(BusFactor(schedule::Collective::broadcast, 8), 1);
   EXPECT_DOUBLE_EQ(AlgorithmBandwidth(1'000'000, 10), 100);
+}
+
+// As in the library: hardware may tear lines that pass PCIe.
+TEST(Target, LinesNeedNvlinkBetweenAllGpus) {
+  const auto protocol_on = [](const std::string& name) {
+    TargetOptions options;
+    options.topology = "topology/testdata/" + name;
+    return ConditionsOf(TargetOf(options, true)).messages.protocol;
+  };
+  EXPECT_EQ(protocol_on("dgxh100.xml"), ring::Protocol::inlined);
+  EXPECT_EQ(protocol_on("l40s_8gpu.xml"), ring::Protocol::bulk);
+  EXPECT_EQ(protocol_on("dgx1v.xml"), ring::Protocol::bulk) << "some pairs alone have NVLink";
 }
 
 }  // namespace

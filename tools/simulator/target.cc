@@ -13,6 +13,7 @@
 #include "selection/cost_model/host_machine.h"
 #include "selection/cost_model/machine_of_system.h"
 #include "selection/tuner/calibration.h"
+#include "src/device/message_slots.h"
 #include "tools/tuning/candidate_timer.h"
 #include "topology/detect/detect.h"
 #include "topology/detect/host.h"
@@ -113,9 +114,19 @@ Target HostsOf(const TargetOptions& options) {
   return {cost_model::HostMachine(costs, where, network), false};
 }
 
+// Every two of the host's first `ranks` GPUs, directly or by switches.
+bool JoinedByNvlink(const topology::System& system, std::size_t ranks) {
+  auto gpus = system.All(topology::DeviceKind::gpu, 0);
+  gpus.resize(ranks);
+  return std::ranges::all_of(gpus, [&](int from) {
+    const auto paths = topology::PathsFrom(system, from);
+    return std::ranges::all_of(gpus, [&](int to) { return paths[to].path_class <= topology::PathClass::NVL; });
+  });
+}
+
 }  // namespace
 
-Target TargetOf(const TargetOptions& options) {
+Target TargetOf(const TargetOptions& options, bool as_library) {
   if (!options.one_gpu.empty()) return OneGpu(options);
   if (!options.host.empty()) return SyntheticHost(options);
   if (options.topology.empty()) return HostsOf(options);
@@ -124,8 +135,31 @@ Target TargetOf(const TargetOptions& options) {
   }
   const topology::System system = xml::ReadTopologyFile(options.topology).system;
   topology::CheckSearchable(system);
-  return {cost_model::MachineOfSystem(system, options.nodes, options.ranks / options.nodes), true};
+  const int block_threads = as_library ? cuda_kernels::kMaxThreads : cost_model::kNcclBlockThreads;
+  auto machine = cost_model::MachineOfSystem(system, options.nodes, options.ranks / options.nodes, block_threads);
+  const bool joined = JoinedByNvlink(system, machine.ranks_of_fullest_node());
+  return {std::move(machine), true, 0, as_library, joined};
 }
+
+namespace {
+
+// As the library has them (src/device/device_side.cc): a network carries bulk slots alone.
+void TakeLibrarySlots(const Target& target, cost_model::TuningContext& tuning) {
+  const bool packets = tuning.one_host, lines128 = packets && target.joined;
+  const cuda_transport::DeviceLayout layout(static_cast<int>(target.machine.ranks_of_fullest_node()),
+                                            tuning.max_channels, {.packets = packets, .lines128 = lines128});
+  tuning.bulk_capacity = tuning.one_host ? layout.bulk_capacity()
+                                         : cuda_transport::NetworkSlotCapacity(tuning.nranks, layout.bulk_capacity());
+  tuning.gpu_slots = {
+      packets, lines128, layout.line_capacity(), layout.line128_capacity(), tuning.bulk_capacity, target.blocks > 0};
+  tuning.messages = device::MessageSlotsOf(layout, tuning.gpu_slots, tuning.forced);
+  const int in_switch = cuda_transport::TeamChannels(tuning.max_channels, tuning.one_host);
+  tuning.gpu_slots.in_switch = cuda_transport::TeamLayout(layout.nranks(), in_switch).stride();
+  tuning.gpu_slots.channels_in_switch = in_switch;
+  if (!tuning.one_host) tuning.forced.protocol = ring::Protocol::bulk;
+}
+
+}  // namespace
 
 cost_model::TuningContext ConditionsOf(const Target& target) {
   cost_model::TuningContext tuning = HostConditions(target.machine.nranks());
@@ -141,12 +175,8 @@ cost_model::TuningContext ConditionsOf(const Target& target) {
   constexpr std::size_t kLongestGpuSlot = 512 * 1024;
   tuning.bulk_capacity = kLongestGpuSlot;
   if (target.blocks > 0) {
-    // As the library has it there (src/device/device_side.cc).
     cost_model::FitToGpus(target.blocks, tuning.nranks, true, tuning);
-    const cuda_transport::DeviceLayout layout(tuning.nranks, tuning.max_channels + cuda_transport::kMessageChannels,
-                                              true);
-    tuning.gpu_slots = {true, true, layout.line_capacity(), layout.line128_capacity(), layout.bulk_capacity(), true};
-    tuning.bulk_capacity = layout.bulk_capacity();
+    TakeLibrarySlots(target, tuning);
     tuning.one_launch = true;
     return tuning;
   }
@@ -154,6 +184,7 @@ cost_model::TuningContext ConditionsOf(const Target& target) {
   tuning.max_channels = cost_model::kMostGpuChannels;
   tuning.threads = 0;
   tuning.cma = false;
+  if (target.as_library) TakeLibrarySlots(target, tuning);
   return tuning;
 }
 

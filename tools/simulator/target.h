@@ -33,9 +33,12 @@ struct Target {
   cost_model::Machine machine;
   bool gpus = true;
   int blocks = 0;  // that the one GPU of all ranks runs at the same time; 0: ranks have GPUs of their own
+  // Such GPUs run the library's own blocks and slots. Otherwise they run NCCL's, which published times are of.
+  bool as_library = false;
+  bool joined = true;  // by NVLink, every two of a host's GPUs
 };
-// Throws tuttiInvalidArgument if the options contradict each other or a file is wrong.
-Target TargetOf(const TargetOptions& options);
+// `as_library`: see Target. Throws tuttiInvalidArgument if the options contradict each other or a file is wrong.
+Target TargetOf(const TargetOptions& options, bool as_library = false);
 
 // The conditions of a communicator of all its ranks, with every choice free.
 cost_model::TuningContext ConditionsOf(const Target& target);

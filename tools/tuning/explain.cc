@@ -15,6 +15,7 @@
 #include "selection/tuner/calibration.h"
 #include "tools/commands.h"
 #include "tools/json.h"
+#include "tools/simulator/messages.h"
 #include "tools/simulator/target.h"
 #include "tools/tuning/explain_plot.h"
 
@@ -69,7 +70,14 @@ nlohmann::ordered_json Explained(tuner::Tuner& tuner, const cost_model::Kind& ki
 void ExplainOne(const ExplainOptions& options) {
   report::Progress progress(1);
   progress.Step("pricing every candidate");
-  const Target target = TargetOf(options.target);
+  const Target target = TargetOf(options.target, true);
+  if (options.collective == kMessage) {
+    const Messages messages(target);
+    progress.Clear();
+    fmt::print("{}, {}\n{}", kMessage, Describe(options.target, target.machine.nranks(), ""),
+               options.size.empty() ? messages.Explain() : messages.Explain(report::ParseSize(options.size)));
+    return;
+  }
   cost_model::TuningContext tuning = ConditionsOf(target);
   tuning.deterministic = options.deterministic;
   cost_model::ParseForcedAlgorithms(options.algorithm, tuning.nranks, tuning.forced);
@@ -127,7 +135,8 @@ void AddExplain(CLI::App& app) {
   auto* const command =
       app.add_subcommand("explain", "list every candidate for a call with its predicted time, and explain the choice");
   const auto options = std::make_shared<ExplainOptions>();
-  command->add_option("COLLECTIVE", options->collective, "all_reduce, reduce_scatter, all_gather, ...");
+  command->add_option("COLLECTIVE", options->collective,
+                      "all_reduce, reduce_scatter, all_gather, ...; send: a message from GPU 0 to GPU 1");
   command->add_option(
       "SIZE", options->size,
       "size: 8, 64K, 1M; if omitted, list what is chosen from which size on; if both are, print the table of all "

@@ -1,4 +1,4 @@
-// tutti predict: the cost model's times, to be compared with what a machine measures.
+// tutti predict: the cost model's times, to be compared with what a machine measures; and those of a message between GPUs.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +13,7 @@
 #include "selection/tuner/tuner.h"
 #include "tools/commands.h"
 #include "tools/json.h"
+#include "tools/simulator/messages.h"
 #include "tools/simulator/target.h"
 
 namespace tutti::tools {
@@ -30,7 +31,7 @@ struct PredictOptions {
 void Predict(const PredictOptions& options) {
   report::Progress progress(schedule::kScheduledCollectives);
   progress.Step(0, "describing the machine");
-  const Target target = TargetOf(options.target);
+  const Target target = TargetOf(options.target, true);
   const cost_model::TuningContext tuning = ConditionsOf(target);
   tuner::Tuner tuner(target.machine, tuning);
   auto json = nlohmann::ordered_json::array();
@@ -59,6 +60,25 @@ void Predict(const PredictOptions& options) {
       fmt::print("{},{},{},{:.2f},{},{},{},{}\n", cost_model::ToString(kind), tuning.nranks, bytes, us,
                  builders::NameOf(candidate.algorithm), candidate.channels, ring::NameOf(candidate.config.protocol),
                  candidate.config.chunk_bytes);
+    }
+  }
+  if (target.gpus && tuning.nranks / std::max(1, tuning.where.nodes()) > 1) {
+    const Messages messages(target);
+    const std::size_t end = report::ParseSize(options.end);
+    for (std::size_t bytes = report::ParseSize(options.begin); bytes <= end;
+         bytes *= static_cast<std::size_t>(options.factor)) {
+      const auto way = messages.WayOf(bytes);
+      const double us = messages.Predicted(way, bytes);
+      if (options.json) {
+        json.push_back({{"collective", kMessage},
+                        {"ranks", 2},
+                        {"bytes", bytes},
+                        {"us", us},
+                        {"candidate", JsonOf(cost_model::Candidate{tuttiAlgorithmNone, way.channels, way.config})}});
+        continue;
+      }
+      fmt::print("{},2,{},{:.2f},none,{},{},{}\n", kMessage, bytes, us, way.channels, ring::NameOf(way.config.protocol),
+                 way.config.chunk_bytes);
     }
   }
   if (options.json) PrintJson(json);

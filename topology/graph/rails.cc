@@ -26,8 +26,28 @@ std::vector<int> Nearest(const std::vector<Path>& paths, const std::vector<int>&
   return nearest;
 }
 
-std::vector<std::vector<int>> NearestNics(const System& system, int host) {
-  const std::vector<int> ends = RingEnds(system, host);
+std::vector<std::vector<int>> NicsOfRanks(const System& system, int host, const std::vector<int>& device_of) {
+  std::vector<int> ends;
+  for (const int device : device_of) {
+    if (std::ranges::find(ends, device) == ends.end()) ends.push_back(device);
+  }
+  auto nics_of = NearestNics(system, host, ends);
+  for (std::size_t end = 0; end < ends.size(); ++end) {
+    const auto paths = PathsFrom(system, ends[end]);
+    std::ranges::stable_sort(nics_of[end], [&](int a, int b) { return Nearer(paths[a], paths[b]); });
+  }
+  std::vector<std::size_t> ranks_at(ends.size());
+  std::vector<std::vector<int>> nics_of_ranks;
+  for (const int device : device_of) {
+    const auto end = static_cast<std::size_t>(std::ranges::find(ends, device) - ends.begin());
+    auto& nics = nics_of_ranks.emplace_back(nics_of[end]);
+    const std::size_t first = nics.empty() ? 0 : ranks_at[end]++ % nics.size();
+    std::rotate(nics.begin(), nics.begin() + static_cast<std::ptrdiff_t>(first), nics.end());
+  }
+  return nics_of_ranks;
+}
+
+std::vector<std::vector<int>> NearestNics(const System& system, int host, const std::vector<int>& ends) {
   const std::vector<int> nics = system.All(DeviceKind::nic, host);
   std::vector<std::vector<int>> serving(ends.size());
   std::vector<int> served(system.devices.size(), 0);  // by device: how many of the other kind it has

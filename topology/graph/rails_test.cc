@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "topology/graph/capacity.h"
@@ -55,6 +56,40 @@ TEST(Rails, EqualDistanceIsSharedEvenly) {
     system.Join(pci_switch, nics.back(), LinkKind::pci, 24, 0.5);
   }
   EXPECT_EQ(NearestNics(system, 0), (std::vector<std::vector<int>>{{nics[0], nics[2]}, {nics[1], nics[3]}}));
+}
+
+// Eight ranks, each at a GPU of its own, use all NICs together; and so do eight on two NUMA nodes, or on one GPU.
+TEST(Rails, RanksShareAllNics) {
+  const auto first_nics = [](const System& system, const std::vector<int>& device_of) {
+    std::vector<int> numbers;
+    for (const auto& nics : NicsOfRanks(system, 0, device_of)) numbers.push_back(system.devices[nics.front()].number);
+    return numbers;
+  };
+  const System system = xml::ReadTopologyFile(samples::PathOf("dgxh100")).system;
+  std::vector<int> gpus = system.All(DeviceKind::gpu, 0);
+  std::ranges::sort(gpus, {}, [&](int gpu) { return system.devices[gpu].number; });
+  const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
+  EXPECT_EQ(first_nics(system, gpus), all);
+  std::ranges::reverse(gpus);
+  EXPECT_EQ(first_nics(system, gpus), std::vector<int>(all.rbegin(), all.rend()));
+  const std::vector<int> cpus = system.All(DeviceKind::cpu, 0);
+  ASSERT_EQ(cpus.size(), 2U);
+  for (const std::vector<int>& device_of :
+       {std::vector<int>{cpus[0], cpus[0], cpus[0], cpus[0], cpus[1], cpus[1], cpus[1], cpus[1]},
+        std::vector<int>(8, gpus.front())}) {
+    auto numbers = first_nics(system, device_of);
+    std::ranges::sort(numbers);
+    EXPECT_EQ(numbers, all);
+  }
+  // A GPU alone has all of them, those of its own socket first.
+  const auto sixth = std::ranges::find(system.devices, "GPU5", &Device::name);
+  ASSERT_NE(sixth, system.devices.end());
+  const auto nics = NicsOfRanks(system, 0, {static_cast<int>(sixth - system.devices.begin())});
+  std::vector<int> numbers;
+  for (const int nic : nics.front()) numbers.push_back(system.devices[nic].number);
+  EXPECT_EQ(numbers, (std::vector<int>{5, 4, 6, 7, 0, 1, 2, 3}));
+  EXPECT_EQ(NicsOfRanks(xml::ReadTopologyFile(samples::PathOf("workstation_2gpu_amd")).system, 0, {0, 0}),
+            std::vector<std::vector<int>>(2));
 }
 
 TEST(Capacity, OfGpusAndPorts) {

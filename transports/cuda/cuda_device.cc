@@ -111,9 +111,7 @@ PinnedSegment::PinnedSegment(const CudaDevice& device, shm::Segment segment)
   const std::lock_guard lock(pins.mutex);
   auto& users = pins.users[segment_.data()];
   if (users == 0) {
-    driver.Check(
-        driver.cuMemHostRegister(segment_.data(), segment_.bytes(), kCuHostRegisterPortable | kCuHostRegisterDeviceMap),
-        "cuMemHostRegister");
+    PinHostMemory(driver, segment_.data(), segment_.bytes());
   }
   ++users;
   CuPointer data = 0;

@@ -113,10 +113,10 @@ struct Loaded {
     bind(driver.cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle");
     bind(driver.cuMemGetAllocationPropertiesFromHandle, "cuMemGetAllocationPropertiesFromHandle");
     bind(driver.cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity");
-    BindMulticast();
+    BindNewer();
   }
 
-  void BindMulticast() {
+  void BindNewer() {
     SharedLibrary library(kLibrary);
     const auto bind = [&](auto*& function, const char* name) { library.Find(function, name); };
     bind(driver.cuMulticastCreate, "cuMulticastCreate");
@@ -125,6 +125,7 @@ struct Loaded {
     bind(driver.cuMulticastUnbind, "cuMulticastUnbind");
     bind(driver.cuMulticastGetGranularity, "cuMulticastGetGranularity");
     driver.multicast = library.missing().empty();
+    bind(driver.cuMemGetHandleForAddressRange, "cuMemGetHandleForAddressRange");
   }
 };
 

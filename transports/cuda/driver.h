@@ -51,6 +51,7 @@ struct CuMulticastProperties {
 
 inline constexpr CuResult kCuSuccess = 0;
 inline constexpr CuResult kCuErrorOutOfMemory = 2;
+inline constexpr CuResult kCuErrorInvalidDevice = 101;
 inline constexpr CuResult kCuErrorInvalidHandle = 400;
 inline constexpr CuResult kCuErrorNotReady = 600;
 inline constexpr CuResult kCuErrorDeviceUnavailable = 46;
@@ -61,7 +62,9 @@ inline constexpr CuResult kCuErrorPeerAccessAlreadyEnabled = 704;
 inline constexpr int kCuMemoryClockKhz = 36, kCuMemoryBusBits = 37, kCuMultiprocessors = 16, kCuPciBus = 33,
                      kCuPciDevice = 34, kCuPciDomain = 50, kCuMajor = 75, kCuMinor = 76, kCuCooperativeLaunch = 95,
                      kCuVirtualMemory = 102, kCuFileHandles = 103, kCuVirtualMemoryRdma = 110, kCuMemoryPools = 115,
-                     kCuMulticast = 132;
+                     kCuWritesOrdering = 118, kCuDmaBuf = 124, kCuMulticast = 132;
+// CUGPUDirectRDMAWritesOrdering, CUmemRangeHandleType
+inline constexpr int kCuOrderedForOwner = 100, kCuDmaBufFile = 1;
 // CUdevice_P2PAttribute
 inline constexpr int kCuP2pAllAtomics = 3;
 // CUpointer_attribute
@@ -158,6 +161,10 @@ struct CudaDriver {
   CuResult (*cuMemRetainAllocationHandle)(CuMemory* memory, void* pointer);
   CuResult (*cuMemGetAllocationPropertiesFromHandle)(CuMemoryProperties* properties, CuMemory memory);
   CuResult (*cuMemGetAllocationGranularity)(std::size_t* bytes, const CuMemoryProperties* properties, int option);
+
+  // What NICs need. Null in drivers before CUDA 11.7.
+  CuResult (*cuMemGetHandleForAddressRange)(void* handle, CuPointer pointer, std::size_t bytes, int type,
+                                            std::uint64_t flags);
 
   // Null in drivers before CUDA 12.1, which have no multicast.
   CuResult (*cuMulticastCreate)(CuMemory* object, const CuMulticastProperties* properties);

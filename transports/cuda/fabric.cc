@@ -18,36 +18,41 @@ namespace tutti::cuda_transport {
 struct DeviceFabric::Introduction {
   CuUuid uuid;
   std::int32_t ordinal;
-  shm::RegisterKey memory;  // its memory_, for ranks of the same process
-  CuIpcHandle handle;       // for the others, as is
+  shm::RegisterKey memory;      // its memory_, for ranks of the same process
+  CuIpcHandle handle;           // for the others, as is
   std::uint64_t by_descriptor;  // its bytes, if they get it by a descriptor instead
 };
 
 void DeviceFabric::Abandon() {
   struct Abandoned {
     ForkSafeMutex mutex;
-    std::vector<std::shared_ptr<LentMemory>> memory;
+    std::vector<std::shared_ptr<const void>> memory;
   };
   static constinit MadeOnce<Abandoned> all;
   const std::lock_guard lock(all.Get().mutex);
   all.Get().memory.push_back(memory_);
+  all.Get().memory.push_back(across_);
   if (team_ != nullptr) TeamMemory::Abandon(std::move(team_));
 }
 
-DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p, bool lines128,
-                           bool nvls, int team_channels, std::uint32_t count_from, const AllGather& all_gather,
-                           Deadline deadline)
+DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p,
+                           DeviceLayout::Short with, bool nvls, int team_channels, const PinnedRings::Place& across,
+                           std::uint32_t count_from, const AllGather& all_gather, Deadline deadline)
     : device_(device),
       shm_(shm),
       rank_(shm.rank()),
       nranks_(shm.nranks()),
-      layout_(nranks_, channels, lines128),
-      team_layout_(nranks_, team_channels),
+      places_(shm.hosts().Places()),
+      layout_(1 + *std::ranges::max_element(places_), channels, with),
+      channels_(channels + kFewestMessageChannels),
+      team_layout_(layout_.nranks(), team_channels),
       memory_(std::make_shared<LentMemory>(device.driver(), device.context(), layout_.bytes())),
       peers_(static_cast<std::size_t>(nranks_)) {
   SideStream side(device.driver(), device.context());
   side.Zero(memory_->data(), layout_.zeroed_bytes());
-  if (lines128) side.Zero(memory_->data() + layout_.lines_at(), layout_.bytes() - layout_.lines_at());
+  if (const std::size_t lines = layout_.may_hold_lines_at(); lines < layout_.bytes()) {
+    side.Zero(memory_->data() + lines, layout_.bytes() - lines);
+  }
   if (count_from != 0) {
     const std::vector<std::uint32_t> heads(layout_.head_bytes() / sizeof(std::uint32_t), count_from);
     side.Copy(memory_->data(), heads.data(), layout_.head_bytes());
@@ -74,19 +79,19 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fa
       reach_, [](const auto& row) { return std::ranges::all_of(row, [](bool reaches) { return reaches; }); });
   if (!all_meet) MeetInHostMemory(count_from, all_gather, deadline);
   if (shm.hosts().count() > 1) {
-    across_.emplace(device.driver(), device.context(), shm, channels, layout_.bulk_capacity());
+    across_ = std::make_shared<PinnedRings>(device, shm, channels_, layout_.bulk_capacity(), across);
   }
-  all_reach_ = all_meet && !across_;
+  all_reach_ = all_meet && across_ == nullptr;
   one_device_ = one_device_ && all_meet;
-  std::string no_team = "not all of them reach each other";
-  if (all_reach_) {
+  std::string no_team = "not all of a host reach each other";
+  if (all_meet) {
     team_ = TeamMemory::Make(device, shm, team_layout_.bytes(), nvls && p2p, all_gather, deadline, &no_team);
   }
   team_channels_ = team_ != nullptr ? team_channels : 0;
   MakeEnds(count_from);
   all_gather({});  // no rank's kernel begins before every rank's memory is zeroed and reached
   Log(Subject::init, "rank {}: {}{}", rank_, team_ != nullptr ? "a switch adds" : "no switch adds between the GPUs: ",
-      team_ != nullptr ? " between the GPUs" : no_team);
+      team_ != nullptr ? " between the GPUs of each host" : no_team);
   Log(Subject::init, "rank {}: device {}, {} B of its memory lent to peers, {} ranks share a launch{}", rank_,
       device.ordinal(), layout_.bytes(), fused_.size(),
       all_meet ? "" : "; some pairs of devices exchange data through host memory");
@@ -171,7 +176,7 @@ std::byte* DeviceFabric::Shared(int owner, int other) const {
 std::uint64_t* DeviceFabric::Signals(int writer, int reader) const {
   if (by_network(writer) || by_network(reader)) return nullptr;
   const int other = reader == rank_ ? writer : rank_;
-  return reinterpret_cast<std::uint64_t*>(Shared(reader, other) + layout_.Signals(writer));
+  return reinterpret_cast<std::uint64_t*>(Shared(reader, other) + layout_.Signals(Place(writer)));
 }
 
 namespace {
@@ -179,7 +184,10 @@ namespace {
 struct DeviceRing {
   std::uint32_t stride, depth;
 };
-DeviceRing ShapeOf(ring::Protocol protocol, const DeviceLayout& layout) {
+DeviceRing ShapeOf(int channel, ring::Protocol protocol, const DeviceLayout& layout) {
+  if (layout.IsForMessages(channel) && protocol != ring::Protocol::line) {
+    return {static_cast<std::uint32_t>(layout.message_stride()), kDeviceMessageDepth};
+  }
   switch (protocol) {
     case ring::Protocol::line: return {static_cast<std::uint32_t>(layout.line_stride()), kDeviceLineDepth};
     case ring::Protocol::inlined: return {static_cast<std::uint32_t>(layout.line128_stride()), kDeviceLine128Depth};
@@ -204,7 +212,7 @@ void DeviceFabric::AddTeamEnds(Ends& ends, std::uint32_t count_from) const {
   const auto stride = static_cast<std::uint32_t>(team_layout_.stride());
   const auto head = [&](int channel, int writer, int reader, bool multicast) {
     std::byte* const memory = Shared(writer, writer == rank_ ? reader : rank_);
-    return reinterpret_cast<std::uint32_t*>(memory + layout_.TeamHead(channel, reader, multicast));
+    return reinterpret_cast<std::uint32_t*>(memory + layout_.TeamHead(channel, Place(reader), multicast));
   };
   const auto begin_fill = [&](std::uint32_t index, std::byte* data) {
     ends.first[index] = ends.readers.size();
@@ -215,13 +223,13 @@ void DeviceFabric::AddTeamEnds(Ends& ends, std::uint32_t count_from) const {
     ends.fills[index].tail = ends.fills[index].known_head = count_from;
   };
   const auto add_reader = [&](std::uint32_t index, int channel, int reader, bool multicast) {
-    auto* const headers = Shared(reader, rank_) + layout_.TeamHeaders(channel, rank_, multicast);
+    auto* const headers = Shared(reader, rank_) + layout_.TeamHeaders(channel, Place(rank_), multicast);
     ends.readers.push_back(
         {reinterpret_cast<DeviceSlotHeader*>(headers), nullptr, head(channel, rank_, reader, multicast)});
     ++ends.fills[index].reader_count;
   };
   const auto set_empty = [&](std::uint32_t index, int channel, int writer, bool multicast, const std::byte* data) {
-    auto* const headers = Shared(rank_, writer) + layout_.TeamHeaders(channel, writer, multicast);
+    auto* const headers = Shared(rank_, writer) + layout_.TeamHeaders(channel, Place(writer), multicast);
     ends.empties[index] = {reinterpret_cast<const DeviceSlotHeader*>(headers),
                            nullptr,
                            data,
@@ -234,23 +242,36 @@ void DeviceFabric::AddTeamEnds(Ends& ends, std::uint32_t count_from) const {
                            0};
   };
   for (int channel = 0; channel < team_channels_; ++channel) {
-    begin_fill(Multicast(channel), team_->all() + team_layout_.Multicast(channel, rank_));
-    for (int peer = 0; peer < nranks_; ++peer) {
+    begin_fill(Multicast(channel), team_->all() + team_layout_.Multicast(channel, Place(rank_)));
+    for (const int peer : shm_.local()) {
       if (peer == rank_) continue;
       add_reader(Multicast(channel), channel, peer, true);
-      set_empty(MulticastOf(channel, peer), channel, peer, true, team_->own() + team_layout_.Multicast(channel, peer));
+      set_empty(MulticastOf(channel, peer), channel, peer, true,
+                team_->own() + team_layout_.Multicast(channel, Place(peer)));
     }
-    for (int peer = 0; peer < nranks_; ++peer) {
-      begin_fill(ContributionTo(channel, peer), team_->own() + team_layout_.Contribution(channel, peer));
+    for (const int peer : shm_.local()) {
+      begin_fill(ContributionTo(channel, peer), team_->own() + team_layout_.Contribution(channel, Place(peer)));
       add_reader(ContributionTo(channel, peer), channel, peer, false);
       set_empty(ContributionOf(channel, peer), channel, peer, false,
-                team_->all() + team_layout_.Contribution(channel, rank_));
+                team_->all() + team_layout_.Contribution(channel, Place(rank_)));
     }
   }
 }
 
+std::size_t DeviceFabric::message_capacity(ring::Protocol protocol, int peer) const {
+  if (!by_network(peer))
+    return protocol == ring::Protocol::inlined && !all_reach_ ? 0 : layout_.message_capacity(protocol);
+  return protocol == ring::Protocol::bulk ? across_->capacity() : 0;
+}
+
+// Between GPUs of one host.
+bool DeviceFabric::HasSlots(int channel, ring::Protocol protocol) const {
+  const bool first = channel <= layout_.channels();  // of those for messages, if it is one
+  if (protocol == ring::Protocol::line) return layout_.line_capacity() > 0 && first;
+  return protocol == ring::Protocol::bulk || line128_capacity() > 0;
+}
+
 void DeviceFabric::MakeEnds(std::uint32_t count_from) {
-  const auto channels = layout_.channels();
   Ends ends;
   auto& [empties, fills, readers, first] = ends;
   empties.resize(TeamEmptyIndex(team_channels_, 0, false));
@@ -263,20 +284,25 @@ void DeviceFabric::MakeEnds(std::uint32_t count_from) {
     const bool all = std::find(row.begin(), row.end(), false) == row.end();
     return all ? peers_[static_cast<std::size_t>(writer)].device : peers_[static_cast<std::size_t>(writer)].pinned;
   };
-  // Where the slots of packets or lines lie that `writer` fills.
-  const auto slots_at = [&](int channel, int writer, ring::Protocol protocol, bool post) {
-    return protocol == ring::Protocol::inlined ? layout_.Lines128(channel, writer, post)
-                                               : layout_.Packets(channel, writer, post);
+  // Where the slots lie that `writer` fills for `reader`: packets or lines, and the data of bulk slots.
+  const auto slots_at = [&](int channel, int reader, int writer, ring::Protocol protocol, bool post) {
+    if (protocol == ring::Protocol::line) return layout_.Packets(channel, Place(writer), post);
+    if (layout_.IsForMessages(channel)) return layout_.MessageSlots(channel, Place(reader), Place(writer));
+    return layout_.Lines128(channel, Place(writer), post);
+  };
+  const auto data_at = [&](int channel, int reader, int writer) {
+    return layout_.IsForMessages(channel) ? layout_.MessageSlots(channel, Place(reader), Place(writer))
+                                          : layout_.Data(channel, Place(writer));
   };
   const auto reader_of = [&](int channel, int reader, ring::Protocol protocol, bool post) {
     std::byte* const theirs = Shared(reader, rank_);
     return DeviceReader{
-        reinterpret_cast<DeviceSlotHeader*>(theirs + layout_.Headers(channel, rank_, post)),
-        theirs + slots_at(channel, rank_, protocol, post),
-        reinterpret_cast<std::uint32_t*>(Shared(rank_, reader) + layout_.Head(channel, reader, protocol, post))};
+        reinterpret_cast<DeviceSlotHeader*>(theirs + layout_.Headers(channel, Place(rank_), post)),
+        theirs + slots_at(channel, reader, rank_, protocol, post),
+        reinterpret_cast<std::uint32_t*>(Shared(rank_, reader) + layout_.Head(channel, Place(reader), protocol, post))};
   };
-  const auto begin_fill = [&](std::uint32_t index, ring::Protocol protocol, std::byte* data) {
-    const auto shape = ShapeOf(protocol, layout_);
+  const auto begin_fill = [&](std::uint32_t index, int channel, ring::Protocol protocol, std::byte* data) {
+    const auto shape = ShapeOf(channel, protocol, layout_);
     first[index] = readers.size();
     fills[index].data = data;
     fills[index].stride = shape.stride;
@@ -285,15 +311,15 @@ void DeviceFabric::MakeEnds(std::uint32_t count_from) {
     fills[index].tail = fills[index].known_head = count_from;
   };
 
-  for (int channel = 0; channel < channels; ++channel) {
+  for (int channel = 0; channel < layout_.channels() + layout_.message_channels(); ++channel) {
+    const bool posts = !layout_.IsForMessages(channel);
     for (int p = 0; p < ring::kProtocols; ++p) {
       const auto protocol = static_cast<ring::Protocol>(p);
-      if (protocol == ring::Protocol::inlined && line128_capacity() == 0) continue;
+      if (!HasSlots(channel, protocol)) continue;
       for (int peer = 0; peer < nranks_; ++peer) {
-        if (peer == rank_) continue;
+        if (peer == rank_ || (by_network(peer) && (IsExtra(channel) || protocol != ring::Protocol::bulk))) continue;
         const auto to = To(channel, protocol, peer);
         if (by_network(peer)) {
-          if (protocol != ring::Protocol::bulk) continue;
           const auto ends = across_->EndsWith(channel, peer);
           first[to] = readers.size();
           fills[to] = ends.fill;
@@ -301,18 +327,20 @@ void DeviceFabric::MakeEnds(std::uint32_t count_from) {
           empties[From(channel, protocol, peer)] = ends.empty;
           continue;
         }
-        begin_fill(to, protocol, Shared(peer, rank_) + layout_.Data(channel, rank_));
+        begin_fill(to, channel, protocol, Shared(peer, rank_) + data_at(channel, peer, rank_));
         readers.push_back(reader_of(channel, peer, protocol, false));
         fills[to].reader_count = 1;
         for (const bool post : {false, true}) {
+          if (post && !posts) continue;
           std::byte* const mine = Shared(rank_, peer);
           std::byte* const data =
-              post ? post_memory(peer) + layout_.PostData(channel) : mine + layout_.Data(channel, peer);
-          empties[EmptyIndex(channel, protocol, peer, post)] = {
-              reinterpret_cast<const DeviceSlotHeader*>(mine + layout_.Headers(channel, peer, post)),
-              mine + slots_at(channel, peer, protocol, post),
+              post ? post_memory(peer) + layout_.PostData(channel) : mine + data_at(channel, rank_, peer);
+          empties[post ? PostOf(channel, protocol, peer) : From(channel, protocol, peer)] = {
+              reinterpret_cast<const DeviceSlotHeader*>(mine + layout_.Headers(channel, Place(peer), post)),
+              mine + slots_at(channel, rank_, peer, protocol, post),
               data,
-              reinterpret_cast<std::uint32_t*>(Shared(peer, rank_) + layout_.Head(channel, rank_, protocol, post)),
+              reinterpret_cast<std::uint32_t*>(Shared(peer, rank_) +
+                                               layout_.Head(channel, Place(rank_), protocol, post)),
               fills[to].stride,
               fills[to].header_stride,
               fills[to].depth,
@@ -321,8 +349,9 @@ void DeviceFabric::MakeEnds(std::uint32_t count_from) {
               0};
         }
       }
+      if (!posts) continue;
       const auto post = Post(channel, protocol);
-      begin_fill(post, protocol, post_memory(rank_) + layout_.PostData(channel));
+      begin_fill(post, channel, protocol, post_memory(rank_) + layout_.PostData(channel));
       for (int peer = 0; peer < nranks_; ++peer) {
         if (peer != rank_ && !by_network(peer)) readers.push_back(reader_of(channel, peer, protocol, true));
       }

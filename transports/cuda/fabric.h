@@ -25,14 +25,15 @@ namespace tutti::cuda_transport {
 class DeviceFabric {
  public:
   // Collective. `shm` connects the same ranks; it and `device` outlive this. Throws tuttiUnhandledCudaError.
-  // `p2p`: this rank's GPU and others may use each other's memory, if they can. `lines128`: there are slots of lines of
-  // 128 bytes, if all ranks reach each other; the same on all ranks. `nvls`: this rank's part in a switch that adds is
-  // wanted; for `team_channels` channels. `count_from`: what the counts of slots
-  // between GPUs of one host begin at, modulo 2^32; the same on all ranks.
-  DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p, bool lines128, bool nvls,
-               int team_channels, std::uint32_t count_from, const AllGather& all_gather, Deadline deadline);
+  // `channels`: for collectives; those for messages follow. `p2p`: this rank's GPU and others may use each other's memory,
+  // if they can. `with`: the same on all ranks; lines of 128 bytes are used only if all ranks reach each other. `nvls`: this
+  // rank's part in a switch that adds is wanted, for `team_channels` channels. `across`: where the rings between
+  // hosts lie. `count_from`: what the counts of slots between GPUs of one host begin at, modulo 2^32; the same on all ranks.
+  DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p, DeviceLayout::Short with,
+               bool nvls, int team_channels, const PinnedRings::Place& across, std::uint32_t count_from,
+               const AllGather& all_gather, Deadline deadline);
 
-  // Keeps the memory that peers use alive for the rest of this process.
+  // Keeps the memory that peers and kernels use alive for the rest of this process.
   void Abandon();
 
   // Gives back what memory it can, and takes it again at the same addresses and with the same contents, but for the data of
@@ -57,15 +58,22 @@ class DeviceFabric {
   int readers_of_posts() const { return static_cast<int>(shm_.local().size()) - 1; }
   bool by_network(int peer) const { return !shm_.is_local(peer); }
   // Rings to GPUs of other hosts; null where there are none.
-  const PinnedRings* across() const { return across_ ? &*across_ : nullptr; }
+  PinnedRings* across() { return across_.get(); }
   // Data bytes of any slot of lines of 128 bytes; 0: there are none.
   std::size_t line128_capacity() const { return all_reach_ ? layout_.line128_capacity() : 0; }
-  // Data bytes of any bulk slot.
+  // Data bytes of any bulk slot of a collective.
   std::size_t bulk_capacity() const { return across_ ? across_->capacity() : layout_.bulk_capacity(); }
+  // Data bytes of a slot that carries a message between this rank and `peer`; 0: there is none.
+  std::size_t message_capacity(ring::Protocol protocol, int peer) const;
+  // The channels that a message between them may take.
+  int message_channels(int peer) const {
+    return by_network(peer) ? kFewestMessageChannels : layout_.message_channels();
+  }
 
-  // Whether a switch adds and multiplies data of all ranks, and the data bytes of its slots.
+  // Whether a switch adds and multiplies data of each host's ranks, and the data bytes of its slots.
   bool has_team() const { return team_ != nullptr; }
   std::size_t team_capacity() const { return team_layout_.stride(); }
+  int team_channels() const { return team_channels_; }  // that have them
 
   // This rank's ends, in its GPU's memory, and indices into them: of `peer`'s rings and posts, and of this rank's post.
   DeviceFillEnd* fills() const { return reinterpret_cast<DeviceFillEnd*>(ends_.data() + fills_at_); }
@@ -76,10 +84,15 @@ class DeviceFabric {
     std::uint32_t first, count;
   };
   ReaderRange ReadersOf(std::uint32_t fill) const { return readers_of_[fill]; }
-  std::uint32_t To(int channel, ring::Protocol protocol, int peer) const { return FillIndex(channel, protocol, peer); }
+  std::uint32_t To(int channel, ring::Protocol protocol, int peer) const {
+    return IsExtra(channel) ? ExtraIndex(channel, protocol, peer) + FillIndex(channels_, ring::Protocol::line, 0)
+                            : FillIndex(channel, protocol, peer);
+  }
   std::uint32_t Post(int channel, ring::Protocol protocol) const { return FillIndex(channel, protocol, nranks_); }
   std::uint32_t From(int channel, ring::Protocol protocol, int peer) const {
-    return EmptyIndex(channel, protocol, peer, false);
+    return IsExtra(channel)
+               ? ExtraIndex(channel, protocol, peer) + EmptyIndex(channels_, ring::Protocol::line, 0, false)
+               : EmptyIndex(channel, protocol, peer, false);
   }
   std::uint32_t PostOf(int channel, ring::Protocol protocol, int peer) const {
     return EmptyIndex(channel, protocol, peer, true);
@@ -88,7 +101,7 @@ class DeviceFabric {
   // if `by_network`.
   std::uint64_t* Signals(int writer, int reader) const;
 
-  // What a switch adds and multiplies (schedule.h). REQUIRES: has_team(); channel < team_channels.
+  // What a switch adds and multiplies (schedule.h). REQUIRES: has_team(); a channel for collectives.
   std::uint32_t ContributionTo(int channel, int reader) const { return TeamFillIndex(channel, reader); }
   std::uint32_t Multicast(int channel) const { return TeamFillIndex(channel, nranks_); }
   std::uint32_t ContributionOf(int channel, int writer) const { return TeamEmptyIndex(channel, writer, false); }
@@ -114,13 +127,24 @@ class DeviceFabric {
     const int row = (channel * ring::kProtocols + static_cast<int>(protocol)) * 2 + post;
     return static_cast<std::uint32_t>(row * nranks_ + peer);
   }
-  // Behind those of all channels.
+  // Channels for messages beyond those between hosts join ranks of one host alone, by bulk slots or lines. Their ends are
+  // behind those of the other channels, by the peer's place, so that ranks of other hosts take no room.
+  bool IsExtra(int channel) const { return channel >= channels_; }
+  std::uint32_t ExtraIndex(int channel, ring::Protocol protocol, int peer) const {
+    const int row = 2 * (channel - channels_) + (protocol == ring::Protocol::inlined);
+    return static_cast<std::uint32_t>(row * layout_.nranks() + Place(peer));
+  }
+  std::uint32_t ExtraEnds() const {
+    const int extra = layout_.channels() + layout_.message_channels() - channels_;
+    return static_cast<std::uint32_t>(2 * extra * layout_.nranks());
+  }
+  // Behind all of those.
   std::uint32_t TeamFillIndex(int channel, int reader) const {
-    return FillIndex(layout_.channels(), ring::Protocol::line, 0) +
+    return FillIndex(channels_, ring::Protocol::line, 0) + ExtraEnds() +
            static_cast<std::uint32_t>(channel * (nranks_ + 1) + reader);
   }
   std::uint32_t TeamEmptyIndex(int channel, int writer, bool multicast) const {
-    return EmptyIndex(layout_.channels(), ring::Protocol::line, 0, false) +
+    return EmptyIndex(channels_, ring::Protocol::line, 0, false) + ExtraEnds() +
            static_cast<std::uint32_t>((channel * 2 + multicast) * nranks_ + writer);
   }
   // Collective: maps what other processes give by descriptors. Why some failed; "": none.
@@ -130,15 +154,20 @@ class DeviceFabric {
   void MeetInHostMemory(std::uint32_t count_from, const AllGather& all_gather, Deadline deadline);
   struct Ends;
   void MakeEnds(std::uint32_t count_from);
+  bool HasSlots(int channel, ring::Protocol protocol) const;
   void AddTeamEnds(Ends& ends, std::uint32_t count_from) const;
+  // A rank of this host as the layout knows it.
+  int Place(int rank) const { return places_[static_cast<std::size_t>(rank)]; }
   // `owner`'s memory that it shares with `other` (one of the two is this rank), as our GPU reaches it.
   std::byte* Shared(int owner, int other) const;
 
   const CudaDevice& device_;
   const shm::Fabric& shm_;
   int rank_, nranks_;
+  std::vector<int> places_;
   DeviceLayout layout_;
-  std::optional<PinnedRings> across_;
+  int channels_;  // that may join any two ranks: the collectives', and the first ones for messages
+  std::shared_ptr<PinnedRings> across_;  // null on one host
   TeamLayout team_layout_;
   int team_channels_ = 0;  // 0: no team
   std::unique_ptr<TeamMemory> team_;

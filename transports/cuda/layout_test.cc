@@ -17,7 +17,7 @@ struct Piece {
 // Everything in one rank's memory has its own place.
 TEST(DeviceLayout, NothingOverlaps) {
   for (const auto& [nranks, channels] : {std::pair(1, 1), std::pair(2, 28), std::pair(8, 28), std::pair(64, 8)}) {
-    const DeviceLayout layout(nranks, channels, true);
+    const DeviceLayout layout(nranks, channels, {.packets = true, .lines128 = true});
     std::vector<Piece> zeroed, lines, data;
     for (int c = 0; c < channels; ++c) {
       data.push_back({layout.PostData(c), kDeviceBulkDepth * layout.bulk_stride()});
@@ -36,13 +36,25 @@ TEST(DeviceLayout, NothingOverlaps) {
         }
       }
     }
+    const auto message_bytes = kDeviceMessageDepth * layout.message_stride();
+    for (int c = channels; c < channels + layout.message_channels(); ++c) {
+      for (int peer = 0; peer < nranks; ++peer) {
+        zeroed.push_back({layout.Headers(c, peer, false), kDeviceBulkDepth * sizeof(DeviceSlotHeader)});
+        zeroed.push_back({layout.Head(c, peer, ring::Protocol::bulk, false), 4});
+        if (c == channels) zeroed.push_back({layout.Packets(c, peer, false), kDeviceLineDepth * layout.line_stride()});
+        if (nranks == 1 || peer == nranks / 2) continue;
+        lines.push_back({layout.MessageSlots(c, nranks / 2, peer), message_bytes});
+        EXPECT_EQ(lines.back().begin % 128, 0u);
+        EXPECT_LE(lines.back().begin + message_bytes, layout.bytes_on_host());
+      }
+    }
     for (const auto& piece : zeroed) EXPECT_LE(piece.begin + piece.bytes, layout.zeroed_bytes());
     for (const auto& piece : data) {
       EXPECT_GE(piece.begin, layout.zeroed_bytes());
       EXPECT_LE(piece.begin + piece.bytes, layout.bytes_on_host());
     }
     for (const auto& piece : lines) {
-      EXPECT_GE(piece.begin, layout.lines_at());
+      EXPECT_GE(piece.begin, layout.may_hold_lines_at());
       EXPECT_LE(piece.begin + piece.bytes, layout.bytes());
     }
     auto all = zeroed;
@@ -55,9 +67,12 @@ TEST(DeviceLayout, NothingOverlaps) {
 
 TEST(DeviceLayout, MemoryIsBounded) {
   for (const int nranks : {2, 8, 64}) {
-    const DeviceLayout layout(nranks, 28, true);
-    EXPECT_LE(layout.bytes_on_host(), kDeviceBulkPoolBytes + kDeviceLinePoolBytes + (std::size_t{1} << 20)) << nranks;
-    EXPECT_LE(layout.bytes() - layout.lines_at(), kDeviceLine128PoolBytes) << nranks;
+    const DeviceLayout layout(nranks, 28, {.packets = true, .lines128 = true});
+    EXPECT_LE(layout.bytes_on_host(),
+              kDeviceBulkPoolBytes + kDeviceLinePoolBytes + kDeviceMessagePoolBytes + (std::size_t{1} << 20))
+        << nranks;
+    EXPECT_LE(layout.bytes() - layout.bytes_on_host(), kDeviceLine128PoolBytes) << nranks;
+    EXPECT_LE(layout.bytes(), std::size_t{129} << 20) << nranks;
     EXPECT_GE(layout.line128_capacity(), 1024u);
     EXPECT_LE(layout.line128_capacity(), kMostLine128Data);
     EXPECT_LE((layout.line128_capacity() + 119) / 120 * 128 + 128, layout.line128_stride());
@@ -67,8 +82,54 @@ TEST(DeviceLayout, MemoryIsBounded) {
   }
 }
 
+// Each pair of ranks has as many channels as have slots of a good length.
+TEST(DeviceLayout, MessagesHaveAsManyChannelsAsMemoryAllows) {
+  for (const bool several_hosts : {false, true}) {
+    int last = kMostMessageChannels;
+    for (const int nranks : {1, 2, 4, 8, 16, 32, 64, 256}) {
+      const DeviceLayout layout(nranks, 32, {.packets = !several_hosts, .lines128 = !several_hosts});
+      const int channels = layout.message_channels();
+      EXPECT_LE(channels, last) << nranks;
+      last = channels;
+      EXPECT_GE(channels, kFewestMessageChannels);
+      if (channels > kFewestMessageChannels) {
+        EXPECT_GE(layout.message_capacity(ring::Protocol::bulk), kLeastMessageSlot - 512);
+      }
+      EXPECT_LE(layout.message_capacity(ring::Protocol::bulk), layout.message_stride());
+      EXPECT_LE((layout.message_capacity(ring::Protocol::inlined) + 119) / 120 * 128 + 128,
+                layout.message_stride() + 128);
+      EXPECT_EQ(layout.message_capacity(ring::Protocol::inlined) == 0, several_hosts);
+      EXPECT_EQ(layout.message_capacity(ring::Protocol::inlined) % ring::kCacheLine, 0u);
+      if (nranks == 1) continue;
+      const auto slots = static_cast<std::size_t>(channels * (nranks - 1)) * kDeviceMessageDepth;
+      EXPECT_LE(slots * layout.message_stride(), kDeviceMessagePoolBytes);
+    }
+    const DeviceLayout eight(8, 32, {.packets = !several_hosts, .lines128 = !several_hosts});
+    EXPECT_EQ(eight.message_channels(), 32);
+  }
+}
+
+// Packets and lines are for as many ranks as a step can write to; bulk slots for any number.
+TEST(DeviceLayout, MemoryOfManyRanksIsBounded) {
+  constexpr std::size_t kMost = std::size_t{100} << 20;
+  for (const int nranks : {64, 65, 256, 455, 456, 1024}) {
+    const DeviceLayout layout(nranks, 28, {.packets = false, .lines128 = false});
+    EXPECT_LE(layout.bytes(), kMost) << nranks;
+    EXPECT_EQ(layout.line_capacity(), 0U);
+    EXPECT_GE(layout.bulk_capacity(), ring::kCacheLine) << nranks;
+  }
+  EXPECT_GE(DeviceLayout(8, 32, {.packets = false, .lines128 = false}).bulk_capacity(), std::size_t{78} << 10);
+  // Where their number leaves no room, slots have their least length.
+  EXPECT_EQ(DeviceLayout(16'384, 32, {.packets = false, .lines128 = false}).bulk_capacity(), 512U);
+  for (const int nranks : {455, 456, 4096}) {
+    const DeviceLayout layout(nranks, 28, {.packets = true, .lines128 = false});
+    EXPECT_EQ(layout.line_capacity(), ring::kCacheLine) << nranks;
+  }
+}
+
 TEST(DeviceLayout, LinesAreBehindAllElse) {
-  const DeviceLayout with(4, 28, true), without(4, 28, false);
+  const DeviceLayout with(4, 28, {.packets = true, .lines128 = true}),
+      without(4, 28, {.packets = true, .lines128 = false});
   EXPECT_EQ(without.line128_capacity(), 0u);
   EXPECT_EQ(without.bytes(), without.bytes_on_host());
   EXPECT_EQ(without.bytes(), with.bytes_on_host());
@@ -93,6 +154,21 @@ TEST(TeamLayout, NothingOverlapsAndMemoryIsBounded) {
     EXPECT_LE(layout.bytes(), kDeviceTeamPoolBytes);
     EXPECT_GE(layout.stride(), 16u * 1024);
   }
+}
+
+// Slots of a few KiB would make 64 GPUs ten times as slow as they must be.
+TEST(NetworkSlots, AreLongAtAnyNumberOfRanks) {
+  constexpr std::size_t kMost = std::size_t{512} << 10;
+  std::size_t last = kMost;
+  for (const int nranks : {2, 16, 64, 256, 1024, 4096}) {
+    const auto capacity = NetworkSlotCapacity(nranks, kMost);
+    EXPECT_LE(capacity, last) << nranks;
+    EXPECT_EQ(capacity % ring::kCacheLine, 0u);
+    last = capacity;
+  }
+  EXPECT_GE(NetworkSlotCapacity(256, kMost), std::size_t{256} << 10);
+  EXPECT_GE(NetworkSlotCapacity(1024, kMost), 130'000u);
+  EXPECT_EQ(NetworkSlotCapacity(64, 4096), 4096u);
 }
 
 }  // namespace

@@ -1,51 +1,102 @@
 #include "transports/cuda/pinned_rings.h"
 
-#include <algorithm>
-#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
+
+#include "base/error.h"
 #include "base/numbers/rounding.h"
+#include "transports/shm/memory_nodes.h"
 
 namespace tutti::cuda_transport {
 namespace {
 
 std::size_t RingBytes(const ring::SlotShape& shape) { return std::size_t{shape.stride} * shape.depth; }
 
-// Depends only on values that are equal on all ranks, because plans depend on it: so it counts the local ranks, too.
-ring::SlotShape ShapeFor(int nranks, int channels, std::size_t most_capacity) {
-  const auto rings = 2 * static_cast<std::size_t>(channels) * static_cast<std::size_t>(nranks - 1);
-  // The even share, less a line for the header and one that makes the number of lines odd.
-  constexpr std::size_t kBeside = 2 * ring::kCacheLine;
-  const std::size_t share = std::max(kPinnedPoolBytes / rings / kDeviceBulkDepth, kBeside + ring::kCacheLine) - kBeside;
-  const auto capacity = RoundDown(std::min(most_capacity, share), ring::kCacheLine);
-  return ring::BulkShape(static_cast<std::uint32_t>(capacity), kDeviceBulkDepth);
-}
+constexpr std::size_t kHeadsBytes = 2 * ring::kCacheLine;  // of a pair
 
 }  // namespace
 
-PinnedRings::PinnedRings(const CudaDriver& driver, CuContext context, const shm::Fabric& shm, int channels,
-                         std::size_t most_capacity)
-    : channels_(channels),
-      place_of_(static_cast<std::size_t>(shm.nranks()), -1),
-      shape_(ShapeFor(shm.nranks(), channels, most_capacity)) {
-  int places = 0;
+PinnedRings::PinnedRings(const CudaDevice& device, const shm::Fabric& shm, int channels, std::size_t most_capacity,
+                         const Place& place)
+    : device_(device), channels_(channels), place_of_(static_cast<std::size_t>(shm.nranks()), -1) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const auto capacity = static_cast<std::uint32_t>(NetworkSlotCapacity(shm.nranks(), most_capacity));
+  shape_ = place.direct ? ring::SlotShape{ring::kCacheLine, kDeviceBulkDepth, ring::kCacheLine, capacity}
+                        : ring::BulkShape(capacity, kDeviceBulkDepth);
+  pair_bytes_ = RoundUp(kHeadsBytes + 2 * RingBytes(shape_), page);
+  data_bytes_ = place.direct ? RoundUp(std::size_t{capacity} * kDeviceBulkDepth, page) : 0;
   for (int r = 0; r < shm.nranks(); ++r) {
-    if (!shm.is_local(r)) place_of_[static_cast<std::size_t>(r)] = places++;
+    if (!shm.is_local(r)) place_of_[static_cast<std::size_t>(r)] = places_++;
   }
-  const std::size_t rings = static_cast<std::size_t>(places) * static_cast<std::size_t>(channels) * 2;
-  slots_at_ = rings * ring::kCacheLine;
-  memory_ = CudaMemory::Pinned(driver, context, slots_at_ + rings * RingBytes(shape_));
-  std::memset(memory_.data(), 0, slots_at_);
-  for (std::size_t slot = 0; slot < rings * shape_.depth; ++slot) {
-    std::memset(memory_.data() + slots_at_ + slot * shape_.stride, 0, sizeof(ring::SlotHeader));
+  const std::size_t pairs = static_cast<std::size_t>(places_) * static_cast<std::size_t>(channels);
+  memory_ = shm::Segment::Create("tutti-network", pairs * pair_bytes_);
+  // A core dump would take all of it, also what was never touched.
+  madvise(memory_.data(), memory_.bytes(), MADV_DONTDUMP);
+  if (place.memory_node != shm::kNoMemoryNode) {
+    shm::PlacePages(memory_.data(), {{0, memory_.bytes(), place.memory_node}});
+  }
+  if (place.direct) direct_.emplace(device, pairs * 2 * data_bytes_);
+  PinRange(0, std::min(pairs, std::max<std::size_t>(place.bytes_at_first / (pair_bytes_ + 2 * data_bytes_), 1)));
+  CuPointer on_device = 0;
+  const auto& driver = device.driver();
+  const CurrentDevice current(driver, device.context());
+  driver.Check(driver.cuMemHostGetDevicePointer(&on_device, memory_.data(), 0), "cuMemHostGetDevicePointer");
+  if (reinterpret_cast<std::byte*>(on_device) != memory_.data()) {
+    Throw(
+        tuttiUnhandledCudaError,
+        "device {} has other addresses than the processor for pinned memory, which calls between hosts need to be the "
+        "same (TUTTI_GPU=0 makes communicators for host memory)",
+        device.ordinal());
   }
 }
 
-std::byte* PinnedRings::Slots(int channel, int peer, bool outgoing) const {
-  return memory_.data() + slots_at_ + Ring(channel, peer, outgoing) * RingBytes(shape_);
+void PinnedRings::PinRange(std::size_t begin, std::size_t end) {
+  if (direct_) direct_->Fill(begin * 2 * data_bytes_, end * 2 * data_bytes_);
+  pinned_.try_emplace(begin, end, device_, memory_.data() + begin * pair_bytes_, (end - begin) * pair_bytes_);
+}
+
+bool PinnedRings::Pinned(std::size_t pair) const {
+  const auto after = pinned_.upper_bound(pair);
+  return after != pinned_.begin() && pair < std::prev(after)->second.end;
+}
+
+void PinnedRings::Pin(const std::set<RingPair>& pairs) {
+  std::vector<std::size_t> missing;
+  for (const auto& [channel, peer] : pairs) {
+    const std::size_t pair = Pair(channel, peer);
+    if (!Pinned(pair)) missing.push_back(pair);
+  }
+  std::ranges::sort(missing);
+  // Neighbours in one go.
+  for (auto each = missing.begin(); each != missing.end();) {
+    const std::size_t begin = *each;
+    std::size_t end = begin;
+    for (; each != missing.end() && *each <= end; ++each) end = *each + 1;
+    PinRange(begin, end);
+  }
+}
+
+// Messages' channels, which are behind the collectives', come first here: they are used with any peer.
+std::size_t PinnedRings::Pair(int channel, int peer) const {
+  const int place = (channel + kFewestMessageChannels) % channels_;
+  return static_cast<std::size_t>(place) * static_cast<std::size_t>(places_) +
+         static_cast<std::size_t>(place_of_[static_cast<std::size_t>(peer)]);
+}
+
+progress::RingMemory PinnedRings::Ring(int channel, int peer, bool outgoing) const {
+  progress::RingMemory ring{Begin(channel, peer) + kHeadsBytes + (outgoing ? RingBytes(shape_) : 0), shape_};
+  if (direct_) {
+    std::byte* const data = direct_->data() + (Pair(channel, peer) * 2 + (outgoing ? 1 : 0)) * data_bytes_;
+    ring.apart = {data, shape_.capacity, data_bytes_, &*direct_};
+  }
+  return ring;
 }
 
 std::uint32_t* PinnedRings::Head(int channel, int peer, bool outgoing) const {
-  return reinterpret_cast<std::uint32_t*>(memory_.data() + Ring(channel, peer, outgoing) * ring::kCacheLine);
+  return reinterpret_cast<std::uint32_t*>(Begin(channel, peer) + (outgoing ? ring::kCacheLine : 0));
 }
 
 std::vector<progress::ConnectionRings> PinnedRings::With(int peer) const {
@@ -53,25 +104,25 @@ std::vector<progress::ConnectionRings> PinnedRings::With(int peer) const {
   static_assert(sizeof(Count) == sizeof(std::uint32_t), "a GPU knows them as plain words");
   std::vector<progress::ConnectionRings> all;
   for (int c = 0; c < channels_; ++c) {
-    all.push_back({Slots(c, peer, true), Slots(c, peer, false), shape_, reinterpret_cast<Count*>(Head(c, peer, true)),
+    all.push_back({{Ring(c, peer, true), Ring(c, peer, false)},
+                   reinterpret_cast<Count*>(Head(c, peer, true)),
                    reinterpret_cast<const Count*>(Head(c, peer, false))});
   }
   return all;
 }
 
 PinnedRings::Ends PinnedRings::EndsWith(int channel, int peer) const {
-  std::byte* const out = Slots(channel, peer, true);
-  std::byte* const in = Slots(channel, peer, false);
+  const auto out = Ring(channel, peer, true), in = Ring(channel, peer, false);
   Ends ends{};
-  ends.fill.data = out + shape_.data_offset;
+  ends.fill.data = out.Data(0);
   ends.fill.reader_count = 1;
-  ends.fill.stride = ends.fill.header_stride = shape_.stride;
+  ends.fill.stride = ends.empty.stride = direct_ ? out.apart.stride : shape_.stride;
+  ends.fill.header_stride = ends.empty.header_stride = shape_.stride;
   ends.fill.depth = shape_.depth;
-  ends.reader = {reinterpret_cast<DeviceSlotHeader*>(out), nullptr, Head(channel, peer, true)};
-  ends.empty.headers = reinterpret_cast<const DeviceSlotHeader*>(in);
-  ends.empty.data = in + shape_.data_offset;
+  ends.reader = {reinterpret_cast<DeviceSlotHeader*>(out.slots), nullptr, Head(channel, peer, true)};
+  ends.empty.headers = reinterpret_cast<const DeviceSlotHeader*>(in.slots);
+  ends.empty.data = in.Data(0);
   ends.empty.head = Head(channel, peer, false);
-  ends.empty.stride = ends.empty.header_stride = shape_.stride;
   ends.empty.depth = shape_.depth;
   ends.empty.peer = peer;
   return ends;

@@ -6,6 +6,14 @@ namespace {
 std::size_t KiB(std::size_t bytes) { return bytes >> 10; }
 std::size_t MiB(std::size_t bytes) { return bytes >> 20; }
 
+void CheckPinning(const CudaDriver& driver, CuResult result, std::size_t bytes, const char* call) {
+  if (result == kCuErrorOutOfMemory) {
+    Throw(tuttiUnhandledCudaError, "the driver cannot pin {} KiB of host memory: free some, or let the job pin more",
+          KiB(bytes));
+  }
+  driver.Check(result, call);
+}
+
 }  // namespace
 
 void CheckAllocation(const CudaDriver& driver, CuResult result, std::size_t bytes, const char* call) {
@@ -19,6 +27,11 @@ void CheckAllocation(const CudaDriver& driver, CuResult result, std::size_t byte
           device, KiB(bytes), MiB(free), MiB(total));
   }
   driver.Check(result, call);
+}
+
+void PinHostMemory(const CudaDriver& driver, void* begin, std::size_t bytes) {
+  CheckPinning(driver, driver.cuMemHostRegister(begin, bytes, kCuHostRegisterPortable | kCuHostRegisterDeviceMap),
+               bytes, "cuMemHostRegister");
 }
 
 CurrentDevice::CurrentDevice(const CudaDriver& driver, CuContext context)
@@ -54,12 +67,18 @@ CudaMemory CudaMemory::Pinned(const CudaDriver& driver, CuContext context, std::
   const CurrentDevice current(driver, context);
   void* pointer = nullptr;
   const auto result = driver.cuMemHostAlloc(&pointer, bytes, kCuHostAllocPortable | kCuHostAllocDeviceMap);
-  if (result == kCuErrorOutOfMemory) {
-    Throw(tuttiUnhandledCudaError, "the driver cannot pin {} KiB of host memory: free some, or let the job pin more",
-          KiB(bytes));
-  }
-  driver.Check(result, "cuMemHostAlloc");
+  CheckPinning(driver, result, bytes, "cuMemHostAlloc");
   return {driver, context, pointer, bytes, true};
+}
+
+PinnedPages::PinnedPages(const CudaDriver& driver, CuContext context, std::byte* begin, std::size_t bytes)
+    : driver_(driver), context_(context), begin_(begin), bytes_(bytes) {
+  const CurrentDevice current(driver, context);
+  PinHostMemory(driver, begin, bytes);
+}
+
+PinnedPages::~PinnedPages() {
+  ReleaseIn(driver_, context_, [this] { driver_.cuMemHostUnregister(begin_); });
 }
 
 CudaMemory& CudaMemory::operator=(CudaMemory&& other) noexcept {

@@ -41,6 +41,27 @@ void ReleaseIn(const CudaDriver& driver, CuContext context, Release&& release) n
 // Throws tuttiUnhandledCudaError unless `call` has allocated so much memory of the current device.
 void CheckAllocation(const CudaDriver& driver, CuResult result, std::size_t bytes, const char* call);
 
+// Makes whole pages of host memory usable by all GPUs, until cuMemHostUnregister. REQUIRES: a context is current. Throws
+// tuttiUnhandledCudaError.
+void PinHostMemory(const CudaDriver& driver, void* begin, std::size_t bytes);
+
+// Pages that are so, while this lives.
+class PinnedPages {
+ public:
+  PinnedPages(const CudaDriver& driver, CuContext context, std::byte* begin, std::size_t bytes);
+  ~PinnedPages();
+  PinnedPages(const PinnedPages&) = delete;
+  PinnedPages& operator=(const PinnedPages&) = delete;
+
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  const CudaDriver& driver_;
+  CuContext context_;
+  std::byte* begin_;
+  std::size_t bytes_;
+};
+
 // Memory of the context's device, or pinned host memory that it reaches. Move-only. Throws tuttiUnhandledCudaError when
 // none is left.
 class CudaMemory {

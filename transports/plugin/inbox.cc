@@ -115,14 +115,14 @@ bool Inbox::TakeSlot(const Header& header, std::span<const std::byte> payload) {
 }
 
 bool Inbox::AwaitData(const progress::SlotMessage& slot, std::byte* landing) {
-  if (events_.Memory(rank_, slot.connection).incoming == nullptr) return false;
+  if (events_.Memory(rank_, slot.connection).incoming.slots == nullptr) return false;
   coming_.push_back({slot, landing});
   return true;
 }
 
 const Memory* Inbox::RingMemory(std::uint32_t connection) {
-  const auto ring = events_.Memory(rank_, connection);
-  return rings_.Find(connection, ring.incoming, ring.bytes(), At(Line::data), rank_, events_);
+  const auto ring = events_.Memory(rank_, connection).incoming;
+  return rings_.Find(connection, ring.slots, ring.bytes(), At(Line::data), rank_, events_);
 }
 
 // Lets data come straight to its places; before any of it, the hello comes to its buffer.

@@ -103,21 +103,19 @@ void Outbox::Place(const Waiting& next) {
 // Where the data of a long slot is sent from: its own place in the ring, or the user's memory if that may be registered.
 // Otherwise it is copied to its place first. Null: a failure.
 const Memory* Outbox::MemoryOf(const progress::SlotMessage& slot, const std::byte*& data) {
-  const auto ring = shared_.events.Memory(rank_, slot.connection);
-  if (ring.outgoing == nullptr || slot.bytes > ring.shape.capacity) {
+  const auto ring = shared_.events.Memory(rank_, slot.connection).outgoing;
+  if (ring.slots == nullptr || slot.bytes > ring.shape.capacity) {
     if (why_.empty()) why_ = "there is no ring for a slot that was to be sent";
     return nullptr;
   }
-  auto* const place = ring.outgoing +
-                      std::size_t{ring::SlotIndex(slot.number - 1, ring.shape.depth)} * ring.shape.stride +
-                      ring.shape.data_offset;
+  auto* const place = ring.Data(slot.number - 1);
   if (data != place) {
     if (const auto* const range = shared_.user_ranges.Holding(data, slot.bytes)) return MemoryOf(*range);
     std::memcpy(place, data, slot.bytes);
     data = place;
   }
   auto& line = At(Line::data);
-  const auto* const memory = rings_.Find(slot.connection, ring.outgoing, ring.bytes(), line, rank_, shared_.events);
+  const auto* const memory = rings_.Find(slot.connection, ring.slots, ring.bytes(), line, rank_, shared_.events);
   if (memory == nullptr) Failed(line);
   return memory;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -49,11 +50,16 @@ std::uint64_t Agree(const Library& library, const AllGather& all_gather) {
   return all.front().communicator;
 }
 
-// Ranks take the fastest devices in turn.
-const Device& DeviceFor(const Library& library, int rank) {
-  const auto& devices = library.devices();
-  const auto fastest = std::ranges::count(devices, devices.front().speed, &Device::speed);
-  return devices[static_cast<std::size_t>(rank) % static_cast<std::size_t>(fastest)];
+// Returns the nearest of the fastest devices. Where none is known to be near, ranks take the fastest ones in turn.
+const Device& DeviceFor(const Library& library, int rank, const std::vector<std::string>& nics) {
+  const auto& all = library.devices();
+  const std::span fastest(all.begin(),
+                          static_cast<std::size_t>(std::ranges::count(all, all.front().speed, &Device::speed)));
+  for (const auto& nic : nics) {
+    const auto found = std::ranges::find(fastest, nic, &Device::name);
+    if (found != fastest.end()) return *found;
+  }
+  return fastest[static_cast<std::size_t>(rank) % fastest.size()];
 }
 
 std::string WhyNot(const Settings& settings) {
@@ -90,22 +96,23 @@ Context::~Context() {
 }
 
 PluginTransport::PluginTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key,
-                                 const Settings& settings, const AllGather& all_gather,
-                                 progress::NetworkTransportEvents& events)
+                                 const Settings& settings, const std::vector<std::string>& nics,
+                                 const AllGather& all_gather, progress::NetworkTransportEvents& events)
     : PluginTransport(
           [&] {
             auto library = LoadPlugin(settings);
             const auto communicator = Agree(*library, all_gather);
             return std::make_shared<const Context>(std::move(library), communicator);
           }(),
-          rank, peers, key, settings, all_gather, events) {}
+          rank, peers, key, settings, nics, all_gather, events) {}
 
 PluginTransport::PluginTransport(std::shared_ptr<const Context> context, int rank, const std::vector<int>& peers,
-                                 const auth::SecretKey& key, const Settings& settings, const AllGather& all_gather,
+                                 const auth::SecretKey& key, const Settings& settings,
+                                 const std::vector<std::string>& nics, const AllGather& all_gather,
                                  progress::NetworkTransportEvents& events)
     : side::Transport("the net plug-in", rank, peers, key, settings, all_gather, events, kPatience),
       context_(std::move(context)),
-      device_(DeviceFor(context_->library(), rank)),
+      device_(DeviceFor(context_->library(), rank, nics)),
       alarm_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
       nap_(kFirstNap) {
   if (!alarm_) ThrowErrno("timerfd_create");
@@ -159,6 +166,6 @@ void PluginTransport::Deregister(const std::byte* begin, std::size_t bytes) {
 }
 
 constexpr progress::NetworkKind kNetwork{
-    tuttiTransportPlugin, "plugin", false, &WhyNot, &Describe, &progress::Make<PluginTransport>};
+    tuttiTransportPlugin, "plugin", false, &WhyNot, &Describe, &progress::MakeByNics<PluginTransport>};
 
 }  // namespace tutti::plugin

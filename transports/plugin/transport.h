@@ -40,10 +40,11 @@ class Context {
 
 class PluginTransport final : public side::Transport {
  public:
-  // Collective over all ranks. Throws what LoadPlugin and side::Transport throw, and tuttiInvalidUsage if ranks have
-  // different plug-ins.
+  // Collective over all ranks. `nics`: see progress::NetworkKind. Throws what LoadPlugin and side::Transport throw, and
+  // tuttiInvalidUsage if ranks have different plug-ins.
   PluginTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
-                  const AllGather& all_gather, progress::NetworkTransportEvents& events);
+                  const std::vector<std::string>& nics, const AllGather& all_gather,
+                  progress::NetworkTransportEvents& events);
   // After Close(), waits a little until the peers confirm what was sent.
   ~PluginTransport() override;
 
@@ -53,8 +54,8 @@ class PluginTransport final : public side::Transport {
 
  private:
   PluginTransport(std::shared_ptr<const Context> context, int rank, const std::vector<int>& peers,
-                  const auth::SecretKey& key, const Settings& settings, const AllGather& all_gather,
-                  progress::NetworkTransportEvents& events);
+                  const auth::SecretKey& key, const Settings& settings, const std::vector<std::string>& nics,
+                  const AllGather& all_gather, progress::NetworkTransportEvents& events);
 
   bool Move() override;
   bool Arm() override;

@@ -35,6 +35,8 @@ NetworkEngine::NetworkEngine(shm::Fabric& fabric, const std::vector<int>& peers,
         std::make_unique<NetworkPeer>(fabric, rank, polled ? polled(rank) : std::vector<ConnectionRings>());
   }
   transport_ = make(*this);
+  if (!transport_->lands_in_place()) return;
+  for (const int rank : peers) Peer(rank).AllowRunAhead();
 }
 
 NetworkEngine::~NetworkEngine() = default;
@@ -47,6 +49,14 @@ void NetworkEngine::Need(int rank) {
   const std::lock_guard lock(mutex_);
   Activate(Peer(rank));
   transport_->Connect(rank);
+}
+
+void NetworkEngine::NeedPolled(int rank, int index) {
+  const std::lock_guard lock(mutex_);
+  const auto connection = Peer(rank).Poll(static_cast<std::uint32_t>(index));
+  Activate(Peer(rank));
+  transport_->Connect(rank);
+  transport_->Use(rank, connection);
 }
 
 void NetworkEngine::NeedAll() {
@@ -76,10 +86,11 @@ bool NetworkEngine::Push() {
   return moved;
 }
 
-bool NetworkEngine::Expect(int peer, const SlotMessage& slot, std::byte* destination) {
+bool NetworkEngine::Expect(int peer, std::span<const Expected> slots) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock) Peer(peer).Expect(slot, destination);
-  return lock.owns_lock();
+  if (!lock) return false;
+  for (const auto& [slot, destination] : slots) Peer(peer).Expect(slot, destination);
+  return true;
 }
 
 void NetworkEngine::RingBells(int but) {
@@ -109,9 +120,17 @@ void NetworkEngine::PumpCredits() {
   }
 }
 
+bool NetworkEngine::ShowKept() {
+  bool shown = false;
+  for (auto* peer : active_) shown = peer->ShowKept() || shown;
+  news_ = news_ || shown;
+  return shown;
+}
+
 bool NetworkEngine::Advance() {
   bool moved = PumpSlots();
   moved = transport_->Advance() || moved;
+  moved = ShowKept() || moved;
   PumpCredits();
   return moved;
 }

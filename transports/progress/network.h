@@ -2,8 +2,8 @@
 //
 // It has no thread: the thread that waits for this rank's operations calls Progress(). That is enough, because an
 // operation returns only when the system has everything that it sent, and data that arrives in between waits in the
-// system, bounded by the rings' depths. So an idle communicator costs nothing. A GPU's kernels cannot call Progress()
-// and are done when their slots are filled, so a proxy thread calls it (src/device/proxy.h).
+// system, bounded by the rings' windows (network_rings.h). So an idle communicator costs nothing. A GPU's kernels
+// cannot call Progress() and are done when their slots are filled, so a proxy thread calls it (src/device/proxy.h).
 //
 // Several threads may drive it, and sleep on it, at once. Each sleeper has its own bell. A thread rings the other bells
 // when a slot has landed or is sent, and when it has heard this rank's bell (executors/host/doorbell.h).
@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ class NetworkEngine final : private NetworkTransportEvents {
   bool lands_in_place() const { return transport_->lands_in_place(); }
   // Ensures connections to and from `peer`, for a plan that uses them.
   void Need(int peer);
+  // Likewise, and its `index`-th polled ring is looked at from now on: the others are not, so that they cost nothing.
+  // REQUIRES: there is memory for that connection's rings.
+  void NeedPolled(int peer, int index);
   // Likewise for all peers, which reveals those that are gone.
   void NeedAll();
   // Moves what can be moved. True: something moved.
@@ -54,10 +58,15 @@ class NetworkEngine final : private NetworkTransportEvents {
   // The half of Progress() that peers may wait for: sends filled slots, and credits for emptied ones. Waits for another
   // thread that is at work here, because the caller will not come back.
   bool Push();
-  // The slot will be read by a call that wants its data at `destination`: data that come afterwards arrive there, where the
-  // transport can, and the slot then refers to them (SlotKind::pointer). The memory is the network's until the slot has
-  // landed, or Recall(). False: another thread is at work here, and nothing was noted.
-  bool Expect(int peer, const SlotMessage& slot, std::byte* destination);
+  // A slot that a call will read, and where it wants the data.
+  struct Expected {
+    SlotMessage slot;
+    std::byte* destination;
+  };
+  // Data that come afterwards arrive there, where the transport can, and the slot then refers to them (SlotKind::pointer). The
+  // memory is the network's until the slot has landed, or Recall(). At most kRunAhead successive slots. False: another thread
+  // is at work here, and nothing was noted.
+  bool Expect(int peer, std::span<const Expected> slots);
   // Announces this rank's operations to peers. Called by threads that wait long.
   void Announce();
   // Looks for peers that have stopped answering. Called likewise.
@@ -131,6 +140,7 @@ class NetworkEngine final : private NetworkTransportEvents {
   void RingForNews();
   bool PumpSlots();
   void PumpCredits();
+  bool ShowKept();
   bool Advance();
   void ActivateNeighbours();
   // Sends to every peer that can still receive, then works until `done` or the deadline.

@@ -4,6 +4,7 @@
 // Thread-safety: constants, with functions without state.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,25 +29,40 @@ struct NetworkKind {
   std::string (*why_not)(const Settings& settings);
   // What it will use, for the log; null: there is nothing to say before it is made. REQUIRES: why_not() is empty.
   std::string (*describe)(const Settings& settings);
-  // Collective over all ranks. Throws what the transport's constructor throws, or what why_not() says.
+  // Collective over all ranks. `nics`: names of those that are nearest to this rank, the nearest first; empty: unknown.
+  // Throws what the transport's constructor throws, or what why_not() says.
   std::unique_ptr<NetworkTransport> (*make)(int rank, const std::vector<int>& peers, const auth::SecretKey& key,
-                                            const Settings& settings, const AllGather& all_gather,
-                                            NetworkTransportEvents& events);
+                                            const Settings& settings, const std::vector<std::string>& nics,
+                                            const AllGather& all_gather, NetworkTransportEvents& events);
+  // Why the NICs that it would use cannot reach memory of a GPU, as this is, and what to do about it; "" if they can. Null:
+  // it moves data of host memory only. `too_far`: why a NIC is not to reach it, or "".
+  // REQUIRES: there is memory for the range.
+  std::string (*why_not_direct)(const Settings& settings, const std::vector<std::string>& nics,
+                                const std::function<std::string(const std::string& nic)>& too_far,
+                                const DeviceMemory& memory, const std::byte* begin, std::size_t bytes) = nullptr;
 };
 
-// A `make` of that transport.
+// A `make` of a transport that asks nothing of NICs.
 template <typename Transport>
 std::unique_ptr<NetworkTransport> Make(int rank, const std::vector<int>& peers, const auth::SecretKey& key,
-                                       const Settings& settings, const AllGather& all_gather,
-                                       NetworkTransportEvents& events) {
+                                       const Settings& settings, const std::vector<std::string>& /*nics*/,
+                                       const AllGather& all_gather, NetworkTransportEvents& events) {
   return std::make_unique<Transport>(rank, peers, key, settings, all_gather, events);
+}
+// And of one that chooses among them.
+template <typename Transport>
+std::unique_ptr<NetworkTransport> MakeByNics(int rank, const std::vector<int>& peers, const auth::SecretKey& key,
+                                             const Settings& settings, const std::vector<std::string>& nics,
+                                             const AllGather& all_gather, NetworkTransportEvents& events) {
+  return std::make_unique<Transport>(rank, peers, key, settings, nics, all_gather, events);
 }
 
 // A `make` of a transport that this build lacks.
 template <std::string (*kWhyNot)(const Settings&)>
 std::unique_ptr<NetworkTransport> CannotMake(int /*rank*/, const std::vector<int>& /*peers*/,
                                              const auth::SecretKey& /*key*/, const Settings& settings,
-                                             const AllGather& /*all_gather*/, NetworkTransportEvents& /*events*/) {
+                                             const std::vector<std::string>& /*nics*/, const AllGather& /*all_gather*/,
+                                             NetworkTransportEvents& /*events*/) {
   Throw(tuttiInvalidUsage, "{}", kWhyNot(settings));
 }
 

@@ -1,7 +1,6 @@
 #include "transports/progress/network_peer.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace tutti::progress {
@@ -9,95 +8,18 @@ namespace {
 
 constexpr std::uint64_t kAnnouncedAtOnce = 8;
 
-// How many emptied slots of a ring are worth reporting: half at once, because the sender may be close to waiting; a
-// quarter where a slot goes out anyway, so that credits rarely need their own message.
-std::uint32_t WorthTelling(Tell which, std::uint32_t depth) {
+// How many of a ring's credits are worth reporting: half at once, because the sender may be close to waiting; a quarter where
+// a slot goes out anyway, so that credits rarely need their own message.
+std::uint32_t WorthTelling(Tell which, std::uint32_t credits) {
   switch (which) {
-    case Tell::due: return std::max(depth / 2, 1U);
-    case Tell::along: return std::max(depth / 4, 1U);
+    case Tell::due: return std::max(credits / 2, 1U);
+    case Tell::along: return std::max(credits / 4, 1U);
     case Tell::all: break;
   }
   return 1;
 }
 
 }  // namespace
-
-SlotMessage OutgoingRing::Take(std::uint32_t connection, const std::byte*& data) {
-  const ring::SlotHeader& header = Next();
-  const auto tag = static_cast<std::uint32_t>(header.flag.load(std::memory_order_relaxed) >> 32);
-  data = header.kind == ring::SlotKind::pointer ? reinterpret_cast<const std::byte*>(header.address)
-                                                : reinterpret_cast<const std::byte*>(&header) + shape_.data_offset;
-  return {connection, ++taken_, tag, header.bytes};
-}
-
-void OutgoingRing::Sent(std::uint32_t number) {
-  // Slots on several streams complete in any order; the filler is told only of runs.
-  sent_beyond_ |= std::uint64_t{1} << (number - sent_ - 1);
-  const int run = std::countr_one(sent_beyond_);
-  sent_beyond_ = run == 64 ? 0 : sent_beyond_ >> run;
-  sent_ += static_cast<std::uint32_t>(run);
-  head_->store(sent_, std::memory_order_release);
-}
-
-bool OutgoingRing::Lends() const {
-  for (std::uint32_t count = sent_; count != taken_; ++count) {
-    // sent_beyond_ begins at the slot after sent_, so that slot itself is bit 0.
-    const bool sent = (sent_beyond_ >> (count - sent_) & 1) != 0;
-    if (!sent && HeaderOf(count).kind == ring::SlotKind::pointer) return true;
-  }
-  return false;
-}
-
-void OutgoingRing::AllSent() {
-  sent_ = taken_;
-  sent_beyond_ = 0;
-  head_->store(sent_, std::memory_order_release);
-}
-
-bool OutgoingRing::Acknowledge(std::uint32_t emptied) {
-  const std::uint32_t news = emptied - acknowledged_;
-  if (static_cast<std::int32_t>(news) < 0) return true;  // overtaken by later news on another stream
-  if (news > taken_ - acknowledged_) return false;
-  acknowledged_ = emptied;
-  return true;
-}
-
-void IncomingRing::Expect(const SlotMessage& slot, std::byte* destination) {
-  auto& expected = ExpectedAt(slot.number);
-  if (expected.begun == slot.number) return;
-  expected.slot = slot;
-  expected.destination = destination;
-}
-
-std::byte* IncomingRing::LandingInPlace(const SlotMessage& message) {
-  std::byte* const landing = Landing(message);
-  if (landing == nullptr) return nullptr;
-  auto& expected = ExpectedAt(message.number);
-  // No honest peer sends a slot twice. The second one could arrive when the call has its memory back.
-  if (expected.begun == message.number) return nullptr;
-  expected.begun = message.number;
-  // The run will refuse another operation's data. They must not overwrite this one's memory.
-  expected.borrowed = expected.slot == message;
-  return expected.borrowed ? expected.destination : landing;
-}
-
-std::byte* IncomingRing::Landing(const SlotMessage& message) const {
-  const bool free = message.number - emptied() - 1 < shape_.depth;
-  return free && message.bytes <= shape_.capacity ? Slot(message.number) + shape_.data_offset : nullptr;
-}
-
-void IncomingRing::Landed(const SlotMessage& message) {
-  auto& header = *reinterpret_cast<ring::SlotHeader*>(Slot(message.number));
-  header.bytes = message.bytes;
-  header.kind = ring::SlotKind::value;
-  if (auto& expected = ExpectedAt(message.number); expected.borrowed) {
-    header.kind = ring::SlotKind::pointer;
-    header.address = reinterpret_cast<std::uint64_t>(expected.destination);
-    expected.borrowed = false;
-  }
-  header.flag.store(ring::SlotFlag(message.number, message.tag), std::memory_order_release);
-  ++landed_;
-}
 
 NetworkPeer::NetworkPeer(shm::Fabric& fabric, int rank, std::span<const ConnectionRings> polled)
     : fabric_(fabric), rank_(rank) {
@@ -117,28 +39,52 @@ NetworkPeer::NetworkPeer(shm::Fabric& fabric, int rank, std::span<const Connecti
         return reinterpret_cast<std::atomic<std::uint32_t>*>(fabric.segment(reader) +
                                                              layout.HeadOffset(channel, protocol, writer, false));
       };
-      Add({fill.slots(), fabric.segment(rank) + layout.RingOffset(channel, protocol, fabric.rank()), fill.shape(),
-           head(rank, fabric.rank()), head(rank, rank)});
+      std::byte* const incoming = fabric.segment(rank) + layout.RingOffset(channel, protocol, fabric.rank());
+      Add({{{fill.slots(), fill.shape()}, {incoming, fill.shape()}}, head(rank, fabric.rank()), head(rank, rank)});
     }
   }
   for (const auto& rings : polled) Add(rings);
 }
 
 void NetworkPeer::Add(const ConnectionRings& rings) {
-  memory_.push_back({rings.outgoing, rings.incoming, rings.shape});
-  outgoing_.emplace_back(rings.outgoing, rings.shape, rings.sent);
-  incoming_.emplace_back(rings.incoming, rings.shape, rings.emptied);
+  memory_.push_back(rings.memory);
+  outgoing_.emplace_back(rings.memory.outgoing, rings.sent);
+  incoming_.emplace_back(rings.memory.incoming, rings.emptied);
+}
+
+void NetworkPeer::AllowRunAhead() {
+  for (std::uint32_t c = ConnectionOf(0, ring::Protocol::bulk); c < first_polled_; c += ring::kProtocols) {
+    outgoing_[c].AllowRunAhead();
+    incoming_[c].AllowRunAhead();
+  }
+}
+
+void NetworkPeer::Recall() {
+  recalled_ = true;
+  for (auto& ring : incoming_) ring.ForgetExpected();
+}
+
+bool NetworkPeer::ShowKept() {
+  bool shown = false;
+  for (const auto connection : keeping_) shown = incoming_[connection].ShowKept() || shown;
+  if (shown) std::erase_if(keeping_, [this](std::uint32_t connection) { return !incoming_[connection].keeps(); });
+  return shown;
+}
+
+std::uint32_t NetworkPeer::Poll(std::uint32_t index) {
+  const auto connection = first_polled_ + index;
+  if (std::ranges::find(polled_, connection) == polled_.end()) polled_.push_back(connection);
+  return connection;
 }
 
 bool NetworkPeer::HasFilled() const {
-  const auto first = outgoing_.begin() + first_polled_;
-  return std::any_of(first, outgoing_.end(), [](const OutgoingRing& ring) { return ring.Filled(); });
+  return std::ranges::any_of(polled_, [this](std::uint32_t connection) { return outgoing_[connection].Filled(); });
 }
 
 bool NetworkPeer::PumpSlots(NetworkTransport& transport) {
   bool moved = false;
-  for (std::uint32_t c = first_polled_; c < connections(); ++c) {
-    if (outgoing_[c].Filled()) SetPending(c);
+  for (const auto connection : polled_) {
+    if (outgoing_[connection].Filled()) SetPending(connection);
   }
   for (std::size_t w = 0; w < words_; ++w) {
     // Most of the time there is nothing, and a load is cheaper than an exchange.
@@ -190,7 +136,7 @@ bool NetworkPeer::PumpCredits(NetworkTransport& transport, Tell which) {
       const auto bit = static_cast<std::uint32_t>(std::countr_zero(bits));
       const auto connection = static_cast<std::uint32_t>(w) * kWordBits + bit;
       auto& ring = incoming_[connection];
-      if (ring.news() < WorthTelling(which, ring.depth())) continue;
+      if (ring.news() < WorthTelling(which, ring.credits())) continue;
       credits.Add({connection, ring.Tell()});
       if (!ring.owes()) owing_[w] &= ~(std::uint64_t{1} << bit);
       if (credits.count == Credits::kMost) send();
@@ -244,12 +190,14 @@ std::byte* NetworkPeer::Landing(const SlotMessage& message) const {
 }
 
 std::byte* NetworkPeer::LandingInPlace(const SlotMessage& message) {
-  if (recalled_ || message.connection >= incoming_.size()) return Landing(message);
-  return incoming_[message.connection].LandingInPlace(message);
+  return message.connection < incoming_.size() ? incoming_[message.connection].LandingInPlace(message) : nullptr;
 }
 
 void NetworkPeer::Landed(const SlotMessage& message) {
-  incoming_[message.connection].Landed(message);
+  auto& ring = incoming_[message.connection];
+  const bool kept = ring.keeps();
+  ring.Landed(message);
+  if (ring.keeps() && !kept) keeping_.push_back(message.connection);
   owing_[message.connection / kWordBits] |= std::uint64_t{1} << message.connection % kWordBits;
 }
 

@@ -1,6 +1,5 @@
 // This rank's rings to and from one rank of another host, from the network's side: it empties what this rank fills for
-// the peer, and fills what the peer has filled for this rank. Both sides count slots; those in flight are bounded by
-// the ring's depth at the receiver, whose counts come back as credits.
+// the peer, and fills what the peer has filled for this rank.
 //
 // Thread-safety: one thread at a time, except for the words of `pending`, which ring ends set.
 #pragma once
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "transports/progress/network_messages.h"
+#include "transports/progress/network_rings.h"
 #include "transports/progress/network_transport.h"
 #include "transports/shm/fabric.h"
 
@@ -27,105 +27,9 @@ constexpr std::uint32_t ConnectionOf(int channel, ring::Protocol protocol) {
 
 // A connection's two rings, and the counts that their users read.
 struct ConnectionRings {
-  std::byte* outgoing;                        // slots that this rank fills
-  std::byte* incoming;                        // slots that this rank empties
-  ring::SlotShape shape;                      // of both
+  ConnectionMemory memory;
   std::atomic<std::uint32_t>* sent;           // the filler reads here how many are free again
   const std::atomic<std::uint32_t>* emptied;  // the emptier publishes here how many it has emptied
-};
-
-// The sending half of a connection.
-class OutgoingRing {
- public:
-  OutgoingRing() = default;
-  // `head`: where the ring's filler reads how many of its slots are free again.
-  OutgoingRing(const std::byte* slots, ring::SlotShape shape, std::atomic<std::uint32_t>* head)
-      : slots_(slots), shape_(shape), head_(head) {}
-
-  // The next slot has been filled.
-  bool Filled() const { return ring::FlagNumber(Next().flag.load(std::memory_order_acquire)) == taken_ + 1; }
-  // The receiver has room for it.
-  bool MayGo() const { return taken_ - acknowledged_ < shape_.depth; }
-  // Sets `data` to the slot's data: in the slot, or where the slot refers to. REQUIRES: Filled() and MayGo().
-  SlotMessage Take(std::uint32_t connection, const std::byte*& data);
-  // Slot `number` no longer needs its memory.
-  void Sent(std::uint32_t number);
-  // Nor do any others that were taken. REQUIRES: Sent() is not called any more.
-  void AllSent();
-  // The next slot refers to memory that is not the ring's. REQUIRES: Filled().
-  bool NextRefers() const { return Next().kind == ring::SlotKind::pointer; }
-  // The transport may still read memory that is not the ring's.
-  bool Lends() const;
-  // The receiver has emptied this many; older counts are ignored. False: more than were sent.
-  bool Acknowledge(std::uint32_t emptied);
-
- private:
-  const ring::SlotHeader& HeaderOf(std::uint32_t count) const {
-    return *reinterpret_cast<const ring::SlotHeader*>(slots_ + std::size_t{ring::SlotIndex(count, shape_.depth)} *
-                                                                   shape_.stride);
-  }
-  const ring::SlotHeader& Next() const { return HeaderOf(taken_); }
-
-  const std::byte* slots_ = nullptr;
-  ring::SlotShape shape_{};
-  std::atomic<std::uint32_t>* head_ = nullptr;
-  std::uint32_t taken_ = 0;         // given to the transport
-  std::uint32_t sent_ = 0;          // of those, sent without a gap
-  std::uint64_t sent_beyond_ = 0;   // bit i: slot sent_ + 1 + i is sent, too
-  std::uint32_t acknowledged_ = 0;  // emptied by the receiver
-};
-
-// The receiving half.
-class IncomingRing {
- public:
-  IncomingRing() = default;
-  // `head`: where the ring's emptier publishes its count.
-  IncomingRing(std::byte* slots, ring::SlotShape shape, const std::atomic<std::uint32_t>* head)
-      : slots_(slots), shape_(shape), head_(head) {}
-
-  // The call that reads the slot wants its data at `destination`. No effect if they are on their way already. REQUIRES:
-  // nothing else uses that memory until the slot has landed.
-  void Expect(const SlotMessage& slot, std::byte* destination);
-  // Null if the slot is not free or too small.
-  std::byte* Landing(const SlotMessage& message) const;
-  // The same, or where the slot is expected. Null also if this slot came before.
-  std::byte* LandingInPlace(const SlotMessage& message);
-  // REQUIRES: one of them gave the data's place, and the data is there.
-  void Landed(const SlotMessage& message);
-  // Some data are on their way to memory that is not the ring's.
-  bool Borrows() const {
-    return std::ranges::any_of(expected_, [](const Expected& each) { return each.borrowed; });
-  }
-  std::uint32_t emptied() const { return head_->load(std::memory_order_acquire); }
-  // Some slots have landed that are not yet reported as emptied.
-  bool owes() const { return told_ != landed_; }
-  // Slots emptied since the last report to the sender.
-  std::uint32_t news() const { return emptied() - told_; }
-  std::uint32_t depth() const { return shape_.depth; }
-  std::uint32_t Tell() { return told_ = emptied(); }
-
- private:
-  std::byte* Slot(std::uint32_t number) const {
-    return slots_ + std::size_t{ring::SlotIndex(number - 1, shape_.depth)} * shape_.stride;
-  }
-
-  struct Expected {
-    std::uint32_t begun = 0;  // the last slot at this place whose data are on their way, or have landed
-    SlotMessage slot{};       // number 0: none is expected
-    std::byte* destination = nullptr;
-    bool borrowed = false;  // the transport writes there
-  };
-  Expected& ExpectedAt(std::uint32_t number) {
-    if (expected_.empty()) expected_.resize(shape_.depth);
-    return expected_[ring::SlotIndex(number - 1, shape_.depth)];
-  }
-
-  std::byte* slots_ = nullptr;
-  ring::SlotShape shape_{};
-  const std::atomic<std::uint32_t>* head_ = nullptr;
-  std::uint32_t landed_ = 0;
-  std::uint32_t told_ = 0;
-  std::vector<Expected> expected_;  // by the slot's place; empty until it is used
 };
 
 // Which credits to send. due: those that the peer may wait for by now. along: those that it may soon wait for, with a
@@ -141,13 +45,19 @@ class NetworkPeer {
   ring::ControlBlock& shadow() const { return fabric_.control(rank_); }
   std::uint32_t connections() const { return static_cast<std::uint32_t>(outgoing_.size()); }
 
-  // Whether `polled` rings have filled slots that are yet to be taken.
+  // Calls begin to use `polled` ring `index`, which is looked at from now on. Returns its connection.
+  std::uint32_t Poll(std::uint32_t index);
+  // Whether rings that are polled have filled slots that are yet to be taken.
   bool HasFilled() const;
   // Gives the transport what may be sent. True: something was given.
   bool PumpSlots(NetworkTransport& transport);
   // Slots that refer to memory are not given any more, and none land there: their call has failed, and its caller has the
   // memory back.
-  void Recall() { recalled_ = true; }
+  void Recall();
+  // Each side keeps bulk slots of the other outside of full rings, but for `polled` ones. Before the first slot.
+  void AllowRunAhead();
+  // Shows the calls those that their rings now have room for. True: there were some.
+  bool ShowKept();
   // The transport may still read or write memory that is not a ring's.
   bool Lends() const {
     return std::ranges::any_of(outgoing_, &OutgoingRing::Lends) ||
@@ -159,7 +69,9 @@ class NetworkPeer {
   void Announce(NetworkTransport& transport);
 
   // See IncomingRing.
-  void Expect(const SlotMessage& slot, std::byte* destination) { incoming_[slot.connection].Expect(slot, destination); }
+  void Expect(const SlotMessage& slot, std::byte* destination) {
+    if (!recalled_) incoming_[slot.connection].Expect(slot, destination);
+  }
   std::byte* Landing(const SlotMessage& message) const;
   std::byte* LandingInPlace(const SlotMessage& message);
   void Landed(const SlotMessage& message);
@@ -204,9 +116,11 @@ class NetworkPeer {
   std::vector<OutgoingRing> outgoing_;
   std::vector<IncomingRing> incoming_;
   std::uint32_t first_polled_;
+  std::vector<std::uint32_t> polled_;  // connections: those of polled rings that are used
   std::size_t words_;
   std::unique_ptr<std::atomic<std::uint64_t>[]> pending_;  // a bit for each connection: slots may have been filled
   std::vector<std::uint64_t> owing_;                       // likewise: IncomingRing::owes()
+  std::vector<std::uint32_t> keeping_;                     // connections: IncomingRing::keeps()
   bool recalled_ = false;
   std::uint64_t announced_ = 0;       // the last record sent to the peer
   std::uint64_t announced_mark_ = 0;  // and the mark

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -29,13 +30,50 @@ struct SlotMessage {
   bool operator==(const SlotMessage&) const = default;
 };
 
-// Where the slots of a connection lie: the ring that this rank fills for the peer, and the one that the peer fills.
-struct ConnectionMemory {
-  std::byte* outgoing = nullptr;  // null: there is no such connection
-  std::byte* incoming = nullptr;
-  ring::SlotShape shape{};  // of both
+// Memory of a GPU that slots' data lie in. Processors do not reach it, and NICs by files. It may be called from any thread,
+// and never calls the device's driver: kernels may wait for the caller, and the driver for them.
+class DeviceMemory {
+ public:
+  // A range of memory in a file (dma-buf) that lives as long as the memory.
+  struct File {
+    int descriptor;
+    std::uint64_t offset;
+  };
 
-  std::size_t bytes() const { return std::size_t{shape.stride} * shape.depth; }  // of each
+  virtual ~DeviceMemory() = default;
+  // Where this range lies. None: no memory has been taken for it yet.
+  virtual std::optional<File> FileOf(const std::byte* begin, std::size_t bytes) const = 0;
+};
+
+// The data of a ring's slots where they do not lie behind their headers.
+struct DataApart {
+  std::byte* begin = nullptr;  // null: they lie there
+  std::uint32_t stride = 0;
+  std::size_t bytes = 0;                 // of all slots; of a device, whole pages
+  const DeviceMemory* device = nullptr;  // null: memory of the host
+};
+
+// Where the slots of a ring lie.
+struct RingMemory {
+  std::byte* slots = nullptr;  // the headers; null: there is no such ring
+  ring::SlotShape shape{};     // stride and data_offset are those of `slots`
+  DataApart apart{};
+
+  // Of slot number count + 1.
+  std::byte* Header(std::uint32_t count) const { return slots + Index(count) * shape.stride; }
+  std::byte* Data(std::uint32_t count) const {
+    return apart.begin == nullptr ? Header(count) + shape.data_offset : apart.begin + Index(count) * apart.stride;
+  }
+  // Of `slots`.
+  std::size_t bytes() const { return std::size_t{shape.stride} * shape.depth; }
+
+ private:
+  std::size_t Index(std::uint32_t count) const { return ring::SlotIndex(count, shape.depth); }
+};
+
+// Of a connection: the ring that this rank fills for the peer, and the one that the peer fills.
+struct ConnectionMemory {
+  RingMemory outgoing, incoming;
 };
 
 // The longest short message.
@@ -72,7 +110,7 @@ class NetworkTransport {
  public:
   virtual ~NetworkTransport() = default;
 
-  // It asks for LandingInPlace().
+  // It asks for LandingInPlace(). Then senders on both sides run ahead (network_rings.h). The same on all ranks.
   virtual bool lands_in_place() const { return false; }
   // Total GB/s of all that it uses, each way; 0: unknown.
   virtual double bandwidth() const { return 0; }
@@ -80,6 +118,8 @@ class NetworkTransport {
   virtual void Connect(int peer) = 0;
   // As above, but does not wait for the peer to call first.
   virtual void Hurry(int peer) { Connect(peer); }
+  // This rank's calls use the connection from now on: there is memory for all of its rings (DeviceMemory).
+  virtual void Use(int /*peer*/, std::uint32_t /*connection*/) {}
   // About how many slots could be sent now. 0: ask again after Advance() has moved something.
   virtual int Room(int peer) const = 0;
   // Takes a slot; `data` must not change until Sent(), which may be called from within. REQUIRES: Room(peer) > 0.

@@ -44,6 +44,13 @@ std::vector<int> Hosts::RanksWith(int rank) const {
   return ranks;
 }
 
+std::vector<int> Hosts::Places() const {
+  std::vector<int> ranks_of(static_cast<std::size_t>(count()));
+  std::vector<int> places;
+  for (const int host : host_of) places.push_back(ranks_of[static_cast<std::size_t>(host)]++);
+  return places;
+}
+
 Hosts FindHosts(const AllGather& all_gather, int virtual_hosts) {
   struct stat network {};
   // Not /proc/self: that is the process's first thread, which may have ended.

@@ -20,6 +20,8 @@ struct Hosts {
   int count() const;
   // Ascending.
   std::vector<int> RanksWith(int rank) const;
+  // By rank: its index among the ranks of its host, from 0.
+  std::vector<int> Places() const;
   bool SameHost(int a, int b) const {
     return host_of[static_cast<std::size_t>(a)] == host_of[static_cast<std::size_t>(b)];
   }

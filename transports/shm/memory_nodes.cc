@@ -17,10 +17,10 @@ namespace tutti::shm {
 namespace {
 
 // A list of processors as the kernel writes it: "0-3,8".
-cpu_set_t ReadProcessors(const std::string& path) {
+cpu_set_t ProcessorsOf(unsigned node) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  std::ifstream file(path);
+  std::ifstream file(fmt::format("/sys/devices/system/node/node{}/cpulist", node));
   int first = 0;
   while (file >> first) {
     int last = first;
@@ -43,10 +43,20 @@ int OwnMemoryNode() {
   CPU_ZERO(&allowed);
   if (syscall(SYS_getcpu, &processor, &node, nullptr) != 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0)
     return kNoMemoryNode;
-  const cpu_set_t near = ReadProcessors(fmt::format("/sys/devices/system/node/node{}/cpulist", node));
+  const cpu_set_t near = ProcessorsOf(node);
   cpu_set_t both;
   CPU_AND(&both, &allowed, &near);
   return CPU_EQUAL(&both, &allowed) ? static_cast<int>(node) : kNoMemoryNode;
+}
+
+void RunOnMemoryNode(int node, int threads) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (node == kNoMemoryNode || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  cpu_set_t both;
+  const cpu_set_t near = ProcessorsOf(static_cast<unsigned>(node));
+  CPU_AND(&both, &allowed, &near);
+  if (CPU_COUNT(&both) >= threads) sched_setaffinity(0, sizeof both, &both);
 }
 
 std::vector<PlacedPages> PagesByReader(const ring::Layout& layout, int owner, std::span<const int> node_of,

@@ -17,6 +17,10 @@ inline constexpr int kNoMemoryNode = -1;
 // does not say.
 int OwnMemoryNode();
 
+// Keeps the calling thread on those processors of the node that it may use, if there are at least `threads`: as many as may
+// be asked to run there. Best effort.
+void RunOnMemoryNode(int node, int threads);
+
 // A run of whole pages of a segment.
 struct PlacedPages {
   std::size_t offset;

@@ -75,6 +75,25 @@ std::vector<int> ProcessorOfEachNode() {
   return processors;
 }
 
+// The test `guest` runs this in a virtual machine with two nodes.
+TEST(MemoryNodes, AThreadStaysOnItsNode) {
+  const auto processors = ProcessorOfEachNode();
+  const auto node_after = [](int node, int threads = 1) {
+    int own = kNoMemoryNode;
+    std::thread([&] {
+      RunOnMemoryNode(node, threads);
+      own = OwnMemoryNode();
+    }).join();
+    return own;
+  };
+  for (std::size_t node = 0; node < processors.size(); ++node) {
+    EXPECT_EQ(node_after(static_cast<int>(node)), static_cast<int>(node));
+  }
+  EXPECT_EQ(node_after(0, CPU_SETSIZE + 1), OwnMemoryNode()) << "the node has too few processors";
+  constexpr int kNone = 1000;
+  EXPECT_EQ(node_after(kNone), OwnMemoryNode()) << "there is no such node, so the thread stays where it may run";
+}
+
 int NodeOfPage(const void* address) {
   void* page = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(address) & ~(kPage - 1));
   int status = -1;

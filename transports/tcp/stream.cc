@@ -24,6 +24,9 @@ constexpr int kReceivesInARow = 8;
 // After a long slot's data, only the next header is read ahead, because data read ahead is copied once more.
 constexpr std::size_t kReadAhead = 64;
 constexpr std::size_t kLongBody = 16 * 1024;
+// After a slot this long nothing is read ahead: the call that has waited for it may end now, and the next call tell
+// where its own slots belong.
+constexpr std::size_t kAlone = 64 * 1024;
 
 // Returns as send() and recv() do. A call for one piece is cheaper than one for many.
 ssize_t Send(const net::Socket& socket, std::span<iovec> pieces, std::size_t bytes, bool more) {
@@ -178,14 +181,20 @@ void TcpStream::Drop(std::size_t sent, progress::NetworkTransportEvents& events)
   }
 }
 
+std::size_t TcpStream::ReadsAhead() const {
+  if (in_body_ && arriving_.bytes >= kAlone) return BytesBehind(seals_.receiving, arriving_.bytes) - staged_;
+  return in_body_ && missing_ >= kLongBody ? kReadAhead : kStaging - staged_;
+}
+
 bool TcpStream::ReceiveMore(progress::NetworkTransportEvents& events, bool& moved) {
   for (int i = 0; i < kReceivesInARow; ++i) {
     std::array<iovec, 2> pieces;
     std::size_t count = 0;
     const std::size_t body = in_body_ ? missing_ : 0;
     if (body > 0) pieces[count++] = {landing_, body};
-    const std::size_t ahead = body >= kLongBody ? kReadAhead : kStaging - staged_;
-    pieces[count++] = {staging_.data() + staged_, ahead};
+    const std::size_t ahead = ReadsAhead();
+    if (ahead > 0) pieces[count++] = {staging_.data() + staged_, ahead};
+    const bool alone = in_body_ && arriving_.bytes >= kAlone;
     const auto result = tcp::Receive(socket_, std::span(pieces).first(count));
     if (result < 0 && errno == EINTR) continue;
     if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
@@ -198,7 +207,7 @@ bool TcpStream::ReceiveMore(progress::NetworkTransportEvents& events, bool& move
     missing_ -= landed;
     staged_ += got - landed;
     if (!Parse(events)) return false;
-    if (got < body + ahead) return true;  // that was all
+    if (got < body + ahead || alone) return true;  // that was all, or is enough
   }
   return true;
 }

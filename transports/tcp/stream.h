@@ -104,6 +104,8 @@ class TcpStream {
   void Drop(std::size_t sent, progress::NetworkTransportEvents& events);
   bool Fail(std::string why);
   bool FailAsForged();
+  // Bytes to read behind the body that is arriving. 0: it is all that is read.
+  std::size_t ReadsAhead() const;
   bool ReceiveMore(progress::NetworkTransportEvents& events, bool& moved);
   bool Parse(progress::NetworkTransportEvents& events);
   bool Begin(progress::NetworkTransportEvents& events, std::span<std::byte> staged, std::size_t& used);

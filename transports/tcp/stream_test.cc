@@ -89,6 +89,29 @@ TEST(TcpStream, SlotsAndMessagesOfAllSizesInOrder) {
   }
 }
 
+// The next call may want the second one elsewhere, and has not said so yet.
+TEST(TcpStream, ALongSlotArrivesWithoutTheNextOne) {
+  const std::string first(80'000, 'a'), second(80'000, 'b');
+  for (const auto protection : kProtections) {
+    Pair pair(0, Ends(protection));
+    for (const auto& [number, text] : {std::pair(1U, &first), std::pair(2U, &second)}) {
+      pair.a->QueueSlot({7, number, 99, static_cast<std::uint32_t>(text->size())},
+                        reinterpret_cast<const std::byte*>(text->data()));
+    }
+    ASSERT_TRUE(pair.a->Flush(pair.at_a));
+    ASSERT_EQ(pair.a->bytes_queued(), 0U) << "both wait in the system";
+    for (bool moved = true; moved && pair.at_b.order.empty();) {
+      moved = false;
+      ASSERT_TRUE(pair.b->Receive(pair.at_b, moved));
+    }
+    EXPECT_EQ(pair.at_b.order, (std::vector<std::uint32_t>{1}));
+    EXPECT_THROW(pair.at_b.TextOf(2), std::out_of_range) << "it has a place already";
+    pair.Run();
+    EXPECT_EQ(pair.at_b.TextOf(1), first);
+    EXPECT_EQ(pair.at_b.TextOf(2), second);
+  }
+}
+
 // Two ends of a TCP connection over loopback.
 std::array<net::Socket, 2> Connected() {
   const net::Socket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -18,6 +18,7 @@ constexpr const char* kLibrary = "libibverbs.so.1";
 // The library keeps functions of old interfaces under the same names, told apart by these.
 constexpr const char* kBase = "IBVERBS_1.1";
 constexpr const char* kGidTable = "IBVERBS_1.11";  // rdma-core 31
+constexpr const char* kDmaBuf = "IBVERBS_1.12";    // rdma-core 34
 
 struct Loaded {
   VerbsLibrary library{};
@@ -37,6 +38,8 @@ struct Loaded {
                         handle.missing());
       return;
     }
+    SharedLibrary newer(kLibrary);
+    newer.Find(library.reg_dmabuf_mr, "ibv_reg_dmabuf_mr", kDmaBuf);
     // Where the kernel does not separate a child's memory from what devices write to, the library does.
     if (const int error = InitFork(); error != 0) {
       Log(Subject::transport, "verbs: data that arrives while the program forks may be lost (ibv_fork_init: {})",

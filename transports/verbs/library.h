@@ -28,6 +28,9 @@ struct VerbsLibrary {
   ibv_pd* (*alloc_pd)(ibv_context* context);
   int (*dealloc_pd)(ibv_pd* pd);
   ibv_mr* (*reg_mr)(ibv_pd* pd, void* begin, std::size_t bytes, int access);
+  // Null in libraries before rdma-core 34.
+  ibv_mr* (*reg_dmabuf_mr)(ibv_pd* pd, std::uint64_t offset, std::size_t bytes, std::uint64_t address, int file,
+                           int access);
   int (*dereg_mr)(ibv_mr* region);
   ibv_comp_channel* (*create_comp_channel)(ibv_context* context);
   int (*destroy_comp_channel)(ibv_comp_channel* channel);

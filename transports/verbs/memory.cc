@@ -2,8 +2,8 @@
 
 namespace tutti::verbs {
 
-RailRegions::RailRegions(const Rails& rails, const std::byte* begin, std::size_t bytes, bool remote) {
-  for (const auto& rail : rails) regions_.push_back(rail->Register(begin, bytes, remote));
+RailRegions::RailRegions(const Rails& rails, const MemoryRange& range, bool remote) {
+  for (const auto& rail : rails) regions_.push_back(rail->Register(range, remote));
 }
 
 std::vector<std::uint32_t> RailRegions::remote_keys() const {

@@ -24,7 +24,7 @@ class RailRegions {
  public:
   RailRegions() = default;
   // Throws tuttiSystemError.
-  RailRegions(const Rails& rails, const std::byte* begin, std::size_t bytes, bool remote);
+  RailRegions(const Rails& rails, const MemoryRange& range, bool remote);
 
   explicit operator bool() const { return !regions_.empty(); }
   std::uint32_t local_key(std::size_t rail) const { return regions_[rail]->lkey; }

@@ -7,36 +7,46 @@ namespace {
 
 enum class Kind : std::uint8_t { greeting, ready, ring_wanted, ring_place };
 
-struct Encoder {
-  net::ByteWriter& writer;
+class Encoder {
+ public:
+  explicit Encoder(net::ByteWriter& to) : writer_(to) {}
 
-  void Begin(Kind kind) const { writer.Number(static_cast<std::uint8_t>(kind)); }
+  void Begin(Kind kind) const { writer_.Number(static_cast<std::uint8_t>(kind)); }
 
   void operator()(const VerbsGreeting& greeting) const {
     Begin(Kind::greeting);
-    writer.Number(static_cast<std::uint8_t>(greeting.queues.size()));
+    writer_.Number(static_cast<std::uint8_t>(greeting.queues.size()));
     for (const auto& queue : greeting.queues) {
-      writer.Number(queue.number);
-      writer.Number(queue.packet);
-      writer.Number(queue.lid);
-      writer.Number(queue.mtu);
-      writer.Number(queue.kind);
-      writer.Bytes(queue.gid);
+      writer_.Number(queue.number);
+      writer_.Number(queue.packet);
+      writer_.Number(queue.lid);
+      writer_.Number(queue.mtu);
+      writer_.Number(queue.kind);
+      writer_.Bytes(queue.gid);
     }
   }
   void operator()(const VerbsReady&) const { Begin(Kind::ready); }
   void operator()(const RingWanted& wanted) const {
     Begin(Kind::ring_wanted);
-    writer.Number(wanted.connection);
+    writer_.Number(wanted.connection);
   }
   void operator()(const RingPlace& place) const {
     Begin(Kind::ring_place);
-    writer.Number(place.connection);
-    writer.Number(place.address);
-    writer.Number(place.bytes);
-    writer.Number(static_cast<std::uint8_t>(place.keys.size()));
-    for (const auto key : place.keys) writer.Number(key);
+    writer_.Number(place.connection);
+    writer_.Number(static_cast<std::uint8_t>(place.data ? 1 : 0));
+    Write(place.prefixes);
+    if (place.data) Write(*place.data);
   }
+
+ private:
+  void Write(const PartsPlace& place) const {
+    writer_.Number(place.address);
+    writer_.Number(place.stride);
+    writer_.Number(static_cast<std::uint8_t>(place.keys.size()));
+    for (const auto key : place.keys) writer_.Number(key);
+  }
+
+  net::ByteWriter& writer_;
 };
 
 QueuePlace ReadQueue(net::ByteReader& reader) {
@@ -50,11 +60,21 @@ QueuePlace ReadQueue(net::ByteReader& reader) {
   return queue;
 }
 
+// False: no encoder has written it.
+bool ReadPlace(net::ByteReader& reader, PartsPlace& place) {
+  place.address = reader.Number<std::uint64_t>();
+  place.stride = reader.Number<std::uint32_t>();
+  const std::size_t count = reader.Number<std::uint8_t>();
+  if (count == 0 || count > kMostRails) return false;
+  while (place.keys.size() < count) place.keys.push_back(reader.Number<std::uint32_t>());
+  return true;
+}
+
 }  // namespace
 
 std::vector<std::byte> Encode(const VerbsMessage& message) {
   net::ByteWriter writer;
-  std::visit(Encoder{writer}, message);
+  std::visit(Encoder(writer), message);
   return writer.Take();
 }
 
@@ -75,11 +95,9 @@ std::optional<VerbsMessage> DecodeVerbsMessage(std::span<const std::byte> bytes)
     case Kind::ring_place: {
       RingPlace place;
       place.connection = reader.Number<std::uint32_t>();
-      place.address = reader.Number<std::uint64_t>();
-      place.bytes = reader.Number<std::uint64_t>();
-      const std::size_t count = reader.Number<std::uint8_t>();
-      if (count == 0 || count > kMostRails) return std::nullopt;
-      while (place.keys.size() < count) place.keys.push_back(reader.Number<std::uint32_t>());
+      const auto apart = reader.Number<std::uint8_t>();
+      if (apart > 1 || !ReadPlace(reader, place.prefixes)) return std::nullopt;
+      if (apart == 1 && !ReadPlace(reader, place.data.emplace())) return std::nullopt;
       message = std::move(place);
       break;
     }

@@ -48,12 +48,19 @@ struct RingWanted {
 
   friend bool operator==(const RingWanted&, const RingWanted&) = default;
 };
+// Where a part of every slot goes: the first slot's, the bytes from slot to slot, and the memory's keys by rail.
+struct PartsPlace {
+  std::uint64_t address = 0;
+  std::uint32_t stride = 0;
+  std::vector<std::uint32_t> keys;
+
+  friend bool operator==(const PartsPlace&, const PartsPlace&) = default;
+};
 // The answer to RingWanted: the ring's place.
 struct RingPlace {
   std::uint32_t connection = 0;
-  std::uint64_t address = 0;
-  std::uint64_t bytes = 0;
-  std::vector<std::uint32_t> keys;  // by rail
+  PartsPlace prefixes;
+  std::optional<PartsPlace> data;  // none: behind the prefixes
 
   friend bool operator==(const RingPlace&, const RingPlace&) = default;
 };

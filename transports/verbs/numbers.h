@@ -37,12 +37,12 @@ struct PartImmediate {
 
 // Identifies a work request.
 struct WorkId {
-  enum class Kind : std::uint8_t { receive, part, slot };
+  enum class Kind : std::uint8_t { receive, part, slot, data };
 
   Kind kind = Kind::receive;
   bool told = false;             // slots: Sent() has been called, because the data went with the request
   std::uint32_t rank = 0;        // of the peer, at most kMostRanks - 1
-  std::uint32_t connection = 0;  // slots: below kMostVerbsConnections
+  std::uint32_t connection = 0;  // slots, and data of slots that go by themselves: below kMostVerbsConnections
   std::uint32_t number = 0;      // of the slot, or of the buffer
 
   static constexpr std::uint32_t kMostRanks = 1 << 18;
@@ -63,6 +63,11 @@ struct WorkId {
 // place of the last 8 bytes of the slot's header, which no thread reads while the slot travels. The flag precedes it
 // and never travels: the receiver sets it after the completion, because the bytes of one write may become visible in
 // any order.
+//
+// Where the receiver's data lie apart, a write takes them there first, and a second one on the same queue pair the prefix, with
+// the immediate. A reliable queue pair executes requests in order, and the second one's completion at the receiver says
+// that the first one's bytes have been placed, too (InfiniBand's transaction ordering: a completion with immediate
+// data vouches for all earlier writes). A GPU that may still not see them is not written to (DirectMemory::WhyNot).
 struct SlotPrefix {
   std::uint32_t tag;
   std::uint32_t bytes;

@@ -25,7 +25,7 @@ TEST(VerbsNumbers, AnImmediateNamesASlotNearTheNewest) {
 }
 
 TEST(VerbsNumbers, WorkComesBackAsItWas) {
-  for (const auto kind : {WorkId::Kind::receive, WorkId::Kind::part, WorkId::Kind::slot}) {
+  for (const auto kind : {WorkId::Kind::receive, WorkId::Kind::part, WorkId::Kind::slot, WorkId::Kind::data}) {
     for (const bool told : {false, true}) {
       const WorkId id{kind, told, WorkId::kMostRanks - 1, kMostVerbsConnections - 1, 0xffffffff};
       EXPECT_EQ(WorkId::From(id.Bits()), id);

@@ -33,9 +33,18 @@ bool VerbsPeer::Posted(const VerbsQueue& queue, int error) {
   return error == 0 || Fail(fmt::format("{}: posting a request failed: {}", queue.name(), ErrnoText(error)));
 }
 
-bool VerbsPeer::Register(RailRegions& regions, const std::byte* begin, std::size_t bytes, bool remote) {
+bool VerbsPeer::Register(RingRegions& regions, const progress::RingMemory& memory, bool remote) {
+  if (regions.slots) return true;
   try {
-    regions = RailRegions(device_.rails, begin, bytes, remote);
+    const auto& apart = memory.apart;
+    if (apart.device != nullptr) {
+      const auto file = apart.device->FileOf(apart.begin, apart.bytes);
+      if (!file) Throw(tuttiInternalError, "a ring was to be registered before there was memory for it");
+      regions.data = RailRegions(device_.rails, {apart.begin, apart.bytes, file->descriptor, file->offset}, remote);
+    } else if (apart.begin != nullptr) {
+      regions.data = RailRegions(device_.rails, {apart.begin, apart.bytes}, remote);
+    }
+    regions.slots = RailRegions(device_.rails, {memory.slots, memory.bytes()}, remote);
     return true;
   } catch (const Error& error) {
     return Fail(error.what());
@@ -88,21 +97,22 @@ VerbsPeer::Connection* VerbsPeer::At(std::uint32_t number) {
   if (number >= kMostVerbsConnections) return nullptr;
   if (number >= connections_.size()) connections_.resize(number + 1);
   auto& connection = connections_[number];
-  if (connection.memory.outgoing == nullptr) connection.memory = shared().events.Memory(rank(), number);
-  return connection.memory.outgoing == nullptr ? nullptr : &connection;
+  if (connection.memory.outgoing.slots == nullptr) connection.memory = shared().events.Memory(rank(), number);
+  return connection.memory.outgoing.slots == nullptr ? nullptr : &connection;
 }
 
 int VerbsPeer::Room() const {
   if (!usable() || !up() || !waiting_.empty()) return 0;
   std::size_t room = queues_.front()->room();
   for (const auto& queue : queues_) room = std::min(room, queue->room());
-  return static_cast<int>(room - std::min(room, kForMessages + held_.size()));
+  // Slots that are held take none: the peer may want those of other rings before it uses theirs.
+  return static_cast<int>((room - std::min(room, kForMessages)) / requests_);
 }
 
 void VerbsPeer::Send(const progress::SlotMessage& message, const std::byte* data) {
   if (!usable()) return;
   auto* const connection = At(message.connection);
-  if (connection == nullptr || message.bytes > connection->memory.shape.capacity) {
+  if (connection == nullptr || message.bytes > connection->memory.outgoing.shape.capacity) {
     Fail(fmt::format("connection {} has no slots of {} bytes", message.connection, message.bytes));
   } else if (connection->there) {
     Post(*connection, message, data);
@@ -112,39 +122,56 @@ void VerbsPeer::Send(const progress::SlotMessage& message, const std::byte* data
   }
 }
 
+// The ring is registered, and the data copied to their slot, if that is needed. Null: it failed.
+const RailRegions* VerbsPeer::RegionOf(Connection& connection, const progress::SlotMessage& message,
+                                       const std::byte*& data) {
+  const auto& memory = connection.memory.outgoing;
+  auto& regions = connection.outgoing;
+  if (!Register(regions, memory, false)) return nullptr;
+  std::byte* const in_slot = memory.Data(message.number - 1);
+  if (data != in_slot) {
+    // The data area of the slot itself is unused then.
+    if (const auto* const elsewhere = device_.registered.Holding(data, message.bytes)) return elsewhere;
+    std::memcpy(in_slot, data, message.bytes);
+    data = in_slot;
+  }
+  return memory.apart.begin != nullptr ? &regions.data : &regions.slots;
+}
+
 bool VerbsPeer::Post(Connection& connection, const progress::SlotMessage& message, const std::byte* data) {
-  const auto& [outgoing, incoming, shape] = connection.memory;
-  const std::size_t offset = std::size_t{ring::SlotIndex(message.number - 1, shape.depth)} * shape.stride +
-                             shape.data_offset - sizeof(SlotPrefix);
-  std::byte* const begin = outgoing + offset;
+  const auto& memory = connection.memory.outgoing;
+  const auto& there = *connection.there;
+  std::byte* const begin = memory.Header(message.number - 1) + memory.shape.data_offset - sizeof(SlotPrefix);
   const SlotPrefix prefix{message.tag, message.bytes};
   std::memcpy(begin, &prefix, sizeof prefix);
 
   const std::size_t rail = message.number % rails_;
   auto& queue = *queues_[rail];
-  std::byte* const in_slot = begin + sizeof prefix;
-  const bool inlined = queue.Inlines(sizeof prefix + message.bytes);
-  const RailRegions* elsewhere = nullptr;
-  if (!inlined) {
-    if (!connection.outgoing && !Register(connection.outgoing, outgoing, connection.memory.bytes(), false))
-      return false;
-    if (data != in_slot) {
-      elsewhere = device_.registered.Holding(data, message.bytes);
-      // The data area of the slot itself is unused then.
-      if (elsewhere == nullptr) std::memcpy(in_slot, data, message.bytes);
-    }
-  }
-  const bool apart = data != in_slot && (inlined || elsewhere != nullptr) && message.bytes > 0;
-  const std::uint32_t here = apart ? 0 : message.bytes;
+  // Data that a GPU holds, or that go by themselves, are not copied into the request.
+  const bool inlined = memory.apart.device == nullptr && !there.data && queue.Inlines(sizeof prefix + message.bytes);
+  const RailRegions* const region = inlined ? nullptr : RegionOf(connection, message, data);
+  if (!inlined && region == nullptr) return false;
   std::array<ibv_sge, 2> pieces = {
-      ibv_sge{reinterpret_cast<std::uint64_t>(begin), static_cast<std::uint32_t>(sizeof prefix) + here,
-              inlined ? 0 : connection.outgoing.local_key(rail)},
-      ibv_sge{reinterpret_cast<std::uint64_t>(data), message.bytes,
-              elsewhere != nullptr ? elsewhere->local_key(rail) : 0}};
+      ibv_sge{reinterpret_cast<std::uint64_t>(begin), sizeof prefix,
+              inlined ? 0 : connection.outgoing.slots.local_key(rail)},
+      ibv_sge{reinterpret_cast<std::uint64_t>(data), message.bytes, inlined ? 0 : region->local_key(rail)}};
+  const auto write = [&](std::span<ibv_sge> what, const PartsPlace& to, bool copied) {
+    const std::uint64_t index = ring::SlotIndex(message.number - 1, memory.shape.depth);
+    return VerbsQueue::Write{what, to.address + index * to.stride, to.keys[rail], copied};
+  };
   const WorkId id{WorkId::Kind::slot, inlined, static_cast<std::uint32_t>(rank()), message.connection, message.number};
-  const int error =
-      queue.PostSlot(std::span(pieces).first(apart ? 2 : 1), id, SlotImmediate(message.connection, message.number),
-                     connection.there->address + offset, connection.there->keys[rail], inlined);
+  const std::uint32_t immediate = SlotImmediate(message.connection, message.number);
+  const std::span both(pieces);
+  int error = 0;
+  if (there.data && message.bytes > 0) {
+    const auto first = write(both.last(1), *there.data, false);
+    error = queue.PostSlot(write(both.first(1), there.prefixes, queue.Inlines(sizeof prefix)), &first, id, immediate);
+  } else {
+    const bool adjoin = data == begin + sizeof prefix && memory.apart.begin == nullptr;
+    if (adjoin) pieces[0].length += message.bytes;
+    const std::size_t count = adjoin || message.bytes == 0 ? 1 : 2;
+    error = queue.PostSlot(write(both.first(count), there.prefixes, inlined), nullptr, id, immediate);
+  }
   if (!Posted(queue, error)) return false;
   if (inlined) shared().events.Sent(rank(), message.connection, message.number);
   return true;
@@ -183,7 +210,9 @@ bool VerbsPeer::Pump() {
   bool fine = true;
   std::erase_if(held_, [&](const Held& held) {
     auto& connection = connections_[held.message.connection];
-    if (!fine || !connection.there || queues_[held.message.number % rails_]->room() == 0) return false;
+    if (!fine || !connection.there || queues_[held.message.number % rails_]->room() < kForMessages + requests_) {
+      return false;
+    }
     fine = Post(connection, held.message, held.data);
     return true;
   });
@@ -231,17 +260,15 @@ bool VerbsPeer::Received(const VerbsQueue& queue, std::uint32_t buffer, const ib
 
 bool VerbsPeer::Arrived(std::uint32_t immediate) {
   auto* const connection = At(ImmediateConnection(immediate));
-  if (connection == nullptr || !connection->incoming) return Nonsense();
-  const auto& [outgoing, incoming, shape] = connection->memory;
+  if (connection == nullptr || !connection->incoming.slots) return Nonsense();
+  const auto& incoming = connection->memory.incoming;
   const std::uint32_t number = ImmediateNumber(immediate, connection->newest);
   // Numbers wrap: the newer of two is the one a little ahead of the other.
   if (static_cast<std::int32_t>(number - connection->newest) > 0) connection->newest = number;
-  const std::byte* const data =
-      incoming + std::size_t{ring::SlotIndex(number - 1, shape.depth)} * shape.stride + shape.data_offset;
   SlotPrefix prefix;
-  std::memcpy(&prefix, data - sizeof prefix, sizeof prefix);
+  std::memcpy(&prefix, incoming.Header(number - 1) + incoming.shape.data_offset - sizeof prefix, sizeof prefix);
   const progress::SlotMessage message{ImmediateConnection(immediate), number, prefix.tag, prefix.bytes};
-  if (shared().events.Landing(rank(), message) != data) return Nonsense();
+  if (shared().events.Landing(rank(), message) != incoming.Data(number - 1)) return Nonsense();
   shared().events.Landed(rank(), message);
   return true;
 }
@@ -268,21 +295,47 @@ bool VerbsPeer::TakeMessage(std::span<const std::byte> message, bool own) {
 bool VerbsPeer::Take(const RingWanted& wanted) {
   auto* const connection = At(wanted.connection);
   if (connection == nullptr) return Nonsense();
-  const auto& memory = connection->memory;
-  if (!connection->incoming && !Register(connection->incoming, memory.incoming, memory.bytes(), true)) return false;
-  auto keys = connection->incoming.remote_keys();
-  keys.resize(rails_);
-  return SendMessage(Encode(RingPlace{wanted.connection, reinterpret_cast<std::uint64_t>(memory.incoming),
-                                      memory.bytes(), std::move(keys)}),
-                     true);
+  const auto& apart = connection->memory.incoming.apart;
+  connection->wanted = apart.device != nullptr && !apart.device->FileOf(apart.begin, apart.bytes);
+  return connection->wanted || Answer(*connection, wanted.connection);
 }
 
+void VerbsPeer::Use(std::uint32_t number) {
+  if (number < connections_.size() && std::exchange(connections_[number].wanted, false)) {
+    Answer(connections_[number], number);
+  }
+}
+
+bool VerbsPeer::Answer(Connection& connection, std::uint32_t number) {
+  const auto& memory = connection.memory.incoming;
+  auto& regions = connection.incoming;
+  if (!Register(regions, memory, true)) return false;
+  const auto place = [this](const std::byte* first, std::uint32_t stride, const RailRegions& parts) {
+    auto keys = parts.remote_keys();
+    keys.resize(rails_);
+    return PartsPlace{reinterpret_cast<std::uint64_t>(first), stride, std::move(keys)};
+  };
+  RingPlace answer{
+      number,
+      place(memory.Header(0) + memory.shape.data_offset - sizeof(SlotPrefix), memory.shape.stride, regions.slots),
+      {}};
+  if (regions.data) answer.data = place(memory.Data(0), memory.apart.stride, regions.data);
+  return SendMessage(Encode(answer), true);
+}
+
+// Wrong places are the peer's loss: its device refuses them.
 bool VerbsPeer::Take(const RingPlace& place) {
   auto* const connection = At(place.connection);
-  if (connection == nullptr || connection->there || place.bytes != connection->memory.bytes() ||
-      place.keys.size() != rails_) {
+  if (connection == nullptr || connection->there) return Nonsense();
+  const auto fits = [&](const PartsPlace& parts, std::size_t bytes) {
+    return parts.stride >= bytes && parts.keys.size() == rails_;
+  };
+  const std::size_t capacity = connection->memory.outgoing.shape.capacity;
+  if (!fits(place.prefixes, sizeof(SlotPrefix) + (place.data ? 0 : capacity)) ||
+      (place.data && !fits(*place.data, capacity))) {
     return Nonsense();
   }
+  if (place.data) requests_ = 2;
   connection->there = place;
   return Pump();
 }

@@ -1,8 +1,10 @@
 // One peer over verbs: its queue pairs, one on each rail, and each side's knowledge of the other's rings.
 //
 // The device writes a slot straight into the peer's ring, where its receiver looks for it: the last bytes of the slot's
-// header and the data after them in one write, whose completion at the peer names the slot. This rank asks the peer for
-// the place of a ring when the first slot for it is there.
+// header and the data after them in one write, whose completion at the peer names the slot. Where the peer's data lie apart,
+// in the memory of its GPU, they go in a write before that (numbers.h). This rank asks the peer for the place of a ring when
+// the first slot for it is there. The peer answers when there is memory for that ring: its calls may be behind this rank's.
+// Where its own data lie is of no concern to the peer.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -49,6 +51,8 @@ class VerbsPeer final : public side::Peer {
   int Room() const override;
   void Send(const progress::SlotMessage& message, const std::byte* data) override;
   void SendShort(std::span<const std::byte> message) override { SendMessage(message, false); }
+  // As NetworkTransport's.
+  void Use(std::uint32_t connection);
   std::vector<std::vector<std::byte>> TakeWaiting() override;
   // Everything has arrived in the peer's memory.
   bool settled() const override;
@@ -59,11 +63,16 @@ class VerbsPeer final : public side::Peer {
   bool Uses(const ibv_qp* pair) const;
 
  private:
+  // A ring of this rank's, registered when it is needed.
+  struct RingRegions {
+    RailRegions slots, data;  // data: where they lie apart
+  };
   struct Connection {
     progress::ConnectionMemory memory;
-    RailRegions outgoing, incoming;  // registered when they are needed
+    RingRegions outgoing, incoming;
     std::optional<RingPlace> there;  // the peer's ring that slots go to
     bool asked = false;
+    bool wanted = false;       // the peer has asked, and has no answer yet
     std::uint32_t newest = 0;  // newest number of the slots that have arrived
   };
   struct Waiting {
@@ -80,9 +89,10 @@ class VerbsPeer final : public side::Peer {
   Connection* At(std::uint32_t connection);
   bool Meet(const VerbsGreeting& theirs);
   bool HearReady();
-  bool Register(RailRegions& regions, const std::byte* begin, std::size_t bytes, bool remote);
+  bool Register(RingRegions& regions, const progress::RingMemory& memory, bool remote);
   bool SendMessage(std::span<const std::byte> message, bool own);
   bool PostParts(std::span<const std::byte> message, bool own, std::size_t& posted);
+  const RailRegions* RegionOf(Connection& connection, const progress::SlotMessage& message, const std::byte*& data);
   bool Post(Connection& connection, const progress::SlotMessage& message, const std::byte* data);
   bool Pump();
   bool Received(const VerbsQueue& queue, std::uint32_t buffer, const ibv_wc& completion);
@@ -90,6 +100,7 @@ class VerbsPeer final : public side::Peer {
   bool TakePart(std::span<const std::byte> part, PartImmediate immediate);
   bool TakeMessage(std::span<const std::byte> message, bool own);
   bool Take(const RingWanted& wanted);
+  bool Answer(Connection& connection, std::uint32_t number);
   bool Take(const RingPlace& place);
   bool Posted(const VerbsQueue& queue, int error);
   bool usable() const { return why().empty() && !stopped(); }
@@ -104,7 +115,8 @@ class VerbsPeer final : public side::Peer {
 
   std::size_t rails_;
   Device device_;
-  bool malformed_ = false;  // the peer is not believed any more
+  std::size_t requests_ = 1;  // for a slot, at most
+  bool malformed_ = false;    // the peer is not believed any more
   bool met_ = false;    // this side is connected
   bool heard_ = false;  // the other is
   std::vector<Connection> connections_;

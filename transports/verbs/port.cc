@@ -164,10 +164,26 @@ VerbsPort::~VerbsPort() {
   if (heard_ > 0) Verbs().ack_cq_events(queue_.get(), heard_);  // or the queue's end would wait for it
 }
 
-MemoryRegion VerbsPort::Register(const std::byte* begin, std::size_t bytes, bool remote) const {
+MemoryRegion VerbsPort::Register(const MemoryRange& range, bool remote) const {
   const int access = remote ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
-  MemoryRegion region(Verbs().reg_mr(domain_.get(), const_cast<std::byte*>(begin), bytes, access));
-  if (region == nullptr) Refuse(name(), fmt::format("registering {} bytes of memory", bytes), errno);
+  const auto& [begin, bytes, file, offset] = range;
+  if (file < 0) {
+    MemoryRegion region(Verbs().reg_mr(domain_.get(), const_cast<std::byte*>(begin), bytes, access));
+    if (region == nullptr) Refuse(name(), fmt::format("registering {} bytes of memory", bytes), errno);
+    return region;
+  }
+  if (Verbs().reg_dmabuf_mr == nullptr) {
+    Throw(tuttiSystemError, "the RDMA library cannot register a GPU's memory (rdma-core 34 or later can)");
+  }
+  // Peers address it as the GPU does.
+  MemoryRegion region(
+      Verbs().reg_dmabuf_mr(domain_.get(), offset, bytes, reinterpret_cast<std::uint64_t>(begin), file, access));
+  if (region == nullptr) {
+    Throw(tuttiSystemError,
+          "{}: registering {} bytes of a GPU's memory by a dma-buf failed: {} (the NIC's driver and Linux must know "
+          "dma-buf, as mlx5 does from Linux 5.12 on)",
+          name(), bytes, ErrnoText(errno));
+  }
   return region;
 }
 
@@ -220,19 +236,19 @@ std::optional<VerbsEvent> VerbsPort::NextEvent() {
   return told;
 }
 
-std::vector<std::unique_ptr<VerbsPort>> OpenRails(const Settings& settings) {
+std::vector<std::unique_ptr<VerbsPort>> OpenRails(const Settings& settings, const std::vector<std::string>& nics) {
   std::string why;
   if (LoadedVerbs(&why) == nullptr) Throw(tuttiSystemError, "{}", why);
   auto survey = SurveyDevices();
   std::vector<std::unique_ptr<VerbsPort>> rails;
-  for (const std::size_t i : ChoosePorts(survey.facts, settings.ib_hca)) {
+  for (const std::size_t i : ChoosePorts(survey.facts, settings.ib_hca, nics)) {
     const auto& facts = survey.facts[i];
     const std::size_t gid = ChooseGid(facts, settings.ib_gid_index);
     auto& candidate = survey.candidates[i];
     rails.push_back(std::make_unique<VerbsPort>(candidate.device, facts, gid, candidate.attributes));
   }
   const auto probe = shm::Segment::Reserve(kProbeBytes);
-  rails.front()->Register(probe.data(), probe.bytes(), true);
+  rails.front()->Register({probe.data(), probe.bytes()}, true);
   return rails;
 }
 

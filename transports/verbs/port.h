@@ -24,6 +24,13 @@ struct VerbsEvent {
   std::string text;
 };
 
+struct MemoryRange {
+  const std::byte* begin;
+  std::size_t bytes;
+  int file = -1;             // memory of a GPU: its dma-buf
+  std::uint64_t offset = 0;  // where it begins there
+};
+
 class VerbsPort {
  public:
   // `gid`: which of port.gids. Throws tuttiSystemError.
@@ -42,8 +49,8 @@ class VerbsPort {
   ibv_cq* queue() const { return queue_.get(); }
 
   // Lets the device reach this memory from now on, and peers write to it if `remote`. Throws tuttiSystemError saying
-  // what to do. GPU memory would come here, by a dma-buf's descriptor instead of an address (ibv_reg_dmabuf_mr).
-  MemoryRegion Register(const std::byte* begin, std::size_t bytes, bool remote) const;
+  // what to do.
+  MemoryRegion Register(const MemoryRange& range, bool remote) const;
   // Makes room in the queue for `count` more completions. Throws tuttiSystemError.
   void AddCompletions(unsigned count);
 
@@ -75,8 +82,8 @@ class VerbsPort {
   bool polls_ = true;
 };
 
-// The ports that the settings choose, ready to be used; at least one. Throws tuttiSystemError, tuttiInvalidUsage or
-// tuttiInvalidArgument saying what is missing and what to do.
-std::vector<std::unique_ptr<VerbsPort>> OpenRails(const Settings& settings);
+// The ports that the settings choose, ready to be used; at least one. `nics`: see ChoosePorts. Throws tuttiSystemError,
+// tuttiInvalidUsage or tuttiInvalidArgument saying what is missing and what to do.
+std::vector<std::unique_ptr<VerbsPort>> OpenRails(const Settings& settings, const std::vector<std::string>& nics = {});
 
 }  // namespace tutti::verbs

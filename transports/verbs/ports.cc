@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <optional>
 
 #include "base/error.h"
@@ -89,9 +90,10 @@ bool AcceptsPort(const net::InterfaceFilter& filter, std::string_view device, in
   return (named.Accepts(device) || named.Accepts(fmt::format("{}:{}", device, port))) != filter.exclude;
 }
 
-std::vector<std::size_t> ChoosePorts(const std::vector<PortFacts>& ports, std::string_view hca) {
+std::vector<std::size_t> ChoosePorts(const std::vector<PortFacts>& ports, std::string_view hca,
+                                     const std::vector<std::string>& nics) {
   const auto filter = ParseHcaFilter(hca);
-  const bool by_name = !filter.exclude && !filter.names.empty();
+  const bool by_name = filter.exact && !filter.exclude;  // prefixes only say which devices may be used
   std::vector<std::size_t> chosen;
   const PortFacts* down = nullptr;
   PortFacts fastest;
@@ -119,6 +121,10 @@ std::vector<std::size_t> ChoosePorts(const std::vector<PortFacts>& ports, std::s
   } else {
     std::erase_if(
         chosen, [&](std::size_t i) { return ports[i].speed < fastest.speed || ports[i].ethernet != fastest.ethernet; });
+    const auto place = [&](std::size_t i) { return std::ranges::find(nics, ports[i].device) - nics.begin(); };
+    const auto is_near = [&](std::size_t i) { return place(i) != std::ssize(nics); };
+    if (std::ranges::any_of(chosen, is_near)) std::erase_if(chosen, std::not_fn(is_near));
+    std::ranges::stable_sort(chosen, {}, place);
   }
   chosen.resize(std::min(chosen.size(), kMostRails));
   return chosen;

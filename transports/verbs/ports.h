@@ -47,10 +47,12 @@ bool IsLinkLocal(const Gid& gid);
 net::InterfaceFilter ParseHcaFilter(std::string_view text);
 bool AcceptsPort(const net::InterfaceFilter& filter, std::string_view device, int port);
 
-// At most kMostRails indices of active ones among `ports`. If `hca` lists names, those ports, in the order of the list;
-// otherwise those that are as fast as the fastest, of one kind of link. Throws tuttiInvalidUsage listing what there is
-// when none fits.
-std::vector<std::size_t> ChoosePorts(const std::vector<PortFacts>& ports, std::string_view hca);
+// At most kMostRails indices of active ones among `ports`. If `hca` lists exact names, those ports, in the order of the
+// list; otherwise those that are as fast as the fastest, of one kind of link; of these, the ones of `nics` in that
+// list's order (devices' names, nearest first), if there are any. Throws tuttiInvalidUsage listing what there is when none
+// fits.
+std::vector<std::size_t> ChoosePorts(const std::vector<PortFacts>& ports, std::string_view hca,
+                                     const std::vector<std::string>& nics = {});
 
 // An index into port.gids. `wanted`: TUTTI_IB_GID_INDEX. On Ethernet RoCE v2 over IPv4 comes first, then v2 over global
 // IPv6, over link-local IPv6, and RoCE v1. Throws tuttiInvalidUsage listing the addresses when none fits.

@@ -60,9 +60,21 @@ TEST(VerbsPorts, WithoutNamesTheFastestOfOneKind) {
   EXPECT_EQ(ChoosePorts(std::vector<PortFacts>(9, Port("a", 1, 1)), "").size(), kMostRails);
 }
 
+TEST(VerbsPorts, NearOnesFirstIfTheyAreAmongTheFastest) {
+  const std::vector<PortFacts> ports = {Port("a", 1, 25), Port("b", 1, 100), Port("c", 1, 100, false),
+                                        Port("d", 1, 100)};
+  EXPECT_EQ(ChoosePorts(ports, "", {"a", "d"}), (Indices{3})) << "a is too slow";
+  EXPECT_EQ(ChoosePorts(ports, "", {"d", "b"}), (Indices{3, 1}));
+  EXPECT_EQ(ChoosePorts(ports, "", {"a", "x"}), (Indices{1, 3}));
+  EXPECT_EQ(ChoosePorts(ports, "^d", {"d"}), (Indices{1}));
+  EXPECT_EQ(ChoosePorts(ports, "a,b,d", {"d"}), (Indices{3})) << "prefixes do not say which is near";
+  EXPECT_EQ(ChoosePorts(ports, "=b,a", {"d"}), (Indices{1, 0})) << "names do";
+}
+
 TEST(VerbsPorts, WithNamesThoseInTheirOrder) {
   const std::vector<PortFacts> ports = {Port("a", 1, 25), Port("a", 2, 25), Port("b", 1, 100)};
-  EXPECT_EQ(ChoosePorts(ports, "b,a"), (Indices{2, 0, 1}));
+  EXPECT_EQ(ChoosePorts(ports, "=b,a"), (Indices{2, 0, 1}));
+  EXPECT_EQ(ChoosePorts(ports, "b,a"), (Indices{2}));
   EXPECT_EQ(ChoosePorts(ports, "=a:2,b:1"), (Indices{1, 2}));
 }
 

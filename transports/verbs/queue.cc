@@ -45,7 +45,7 @@ VerbsQueue::VerbsQueue(VerbsPort& rail, int peer, bool messages)
   if (messages_) {
     const std::size_t bytes = (receives_ + kSendBuffers) * kPartBytes;
     parts_ = std::make_unique<std::byte[]>(bytes);
-    region_ = rail_.Register(parts_.get(), bytes, true);
+    region_ = rail_.Register({parts_.get(), bytes}, true);
     for (std::uint32_t i = 0; i < kSendBuffers; ++i) free_parts_.push_back(receives_ + i);
   }
   ibv_qp_attr attributes{};
@@ -147,19 +147,29 @@ std::string VerbsQueue::Connect(const QueuePlace& theirs, const Settings& settin
       TextOf(mine.gid), ErrnoText(error));
 }
 
-int VerbsQueue::PostSlot(std::span<ibv_sge> pieces, const WorkId& id, std::uint32_t immediate, std::uint64_t address,
-                         std::uint32_t key, bool inlined) {
-  ibv_send_wr request{};
-  request.wr_id = id.Bits();
-  request.sg_list = pieces.data();
-  request.num_sge = static_cast<int>(pieces.size());
-  request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  request.send_flags = inlined ? IBV_SEND_INLINE : 0;
-  request.imm_data = htonl(immediate);
-  request.wr.rdma = {address, key};
+int VerbsQueue::PostSlot(const Write& write, const Write* data, const WorkId& id, std::uint32_t immediate) {
+  const auto request_of = [](const Write& each, const WorkId& its_id, ibv_wr_opcode opcode) {
+    ibv_send_wr request{};
+    request.wr_id = its_id.Bits();
+    request.sg_list = each.pieces.data();
+    request.num_sge = static_cast<int>(each.pieces.size());
+    request.opcode = opcode;
+    request.send_flags = each.inlined ? IBV_SEND_INLINE : 0;
+    request.wr.rdma = {each.address, each.key};
+    return request;
+  };
+  auto last = request_of(write, id, IBV_WR_RDMA_WRITE_WITH_IMM);
+  last.imm_data = htonl(immediate);
+  ibv_send_wr first{};
+  if (data != nullptr) {
+    auto its_id = id;
+    its_id.kind = WorkId::Kind::data;
+    first = request_of(*data, its_id, IBV_WR_RDMA_WRITE);
+    first.next = &last;
+  }
   ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(pair_.get(), &request, &bad);
-  if (error == 0) ++busy_;
+  const int error = ibv_post_send(pair_.get(), data != nullptr ? &first : &last, &bad);
+  if (error == 0) busy_ += data != nullptr ? 2 : 1;
   return error;
 }
 

@@ -47,9 +47,17 @@ class VerbsQueue {
   // Data of this length is copied when it is posted.
   bool Inlines(std::size_t bytes) const { return bytes <= inline_bytes_; }
 
-  // Each posts one request. 0, or an errno. REQUIRES: room() > 0; of parts, at most kPartBytes.
-  int PostSlot(std::span<ibv_sge> pieces, const WorkId& id, std::uint32_t immediate, std::uint64_t address,
-               std::uint32_t key, bool inlined);
+  // A write into the peer's memory. `inlined`: see Inlines().
+  struct Write {
+    std::span<ibv_sge> pieces;
+    std::uint64_t address;
+    std::uint32_t key;
+    bool inlined;
+  };
+  // Posts the write that brings the immediate; before it, if there is `data`, that one. 0, or an errno. REQUIRES: room()
+  // for as many requests.
+  int PostSlot(const Write& write, const Write* data, const WorkId& id, std::uint32_t immediate);
+  // Posts a request. 0, or an errno. REQUIRES: room() > 0; at most kPartBytes.
   int PostPart(std::span<const std::byte> part, PartImmediate immediate);
   // False: PostPart() has to wait for a buffer.
   bool CanPostPart() const { return Inlines(kPartBytes) || !free_parts_.empty(); }

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -22,6 +24,19 @@ constexpr std::size_t kBatch = 32;
 // The most batches in a row, so that a peer that sends endlessly does not keep this rank from its other work.
 constexpr int kBatchesInARow = 8;
 
+// A rank's ports, as it tells them to the others. Longer names than devices have are cut.
+using PortName = std::array<char, 80>;
+struct RailsOfRank {
+  std::uint32_t count;
+  std::array<PortName, kMostRails> names;
+  std::array<float, kMostRails> gbit;
+};
+PortName NameAsArray(const std::string& name) {
+  PortName array{};
+  name.copy(array.data(), array.size());
+  return array;
+}
+
 std::string WhyNot(const Settings& settings) {
   try {
     OpenRails(settings);
@@ -31,12 +46,28 @@ std::string WhyNot(const Settings& settings) {
   }
 }
 
+std::string WhyNotDirect(const Settings& settings, const std::vector<std::string>& nics,
+                         const std::function<std::string(const std::string& nic)>& too_far,
+                         const progress::DeviceMemory& memory, const std::byte* begin, std::size_t bytes) {
+  try {
+    const auto rails = OpenRails(settings, nics);
+    for (const auto& rail : rails) {
+      if (auto why = too_far(rail->port().device); !why.empty()) return why;
+    }
+    const auto file = memory.FileOf(begin, bytes);
+    RailRegions(rails, {begin, bytes, file->descriptor, file->offset}, true);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 }  // namespace
 
 VerbsTransport::VerbsTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key,
-                               const Settings& settings, const AllGather& all_gather,
-                               progress::NetworkTransportEvents& events)
-    : VerbsTransport(OpenRails(settings), rank, peers, key, settings, all_gather, events) {}
+                               const Settings& settings, const std::vector<std::string>& nics,
+                               const AllGather& all_gather, progress::NetworkTransportEvents& events)
+    : VerbsTransport(OpenRails(settings, nics), rank, peers, key, settings, all_gather, events) {}
 
 VerbsTransport::VerbsTransport(Rails opened, int rank, const std::vector<int>& peers, const auth::SecretKey& key,
                                const Settings& settings, const AllGather& all_gather,
@@ -50,22 +81,31 @@ VerbsTransport::VerbsTransport(Rails opened, int rank, const std::vector<int>& p
     channel().Watch(rail->event_descriptor());
     names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", rail->name(), TextOf(rail->gid().gid));
   }
-  const auto rails = GatherValues(all_gather, static_cast<std::uint32_t>(rails_.size()));
+  RailsOfRank mine{};
+  mine.count = static_cast<std::uint32_t>(rails_.size());
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    mine.names[i] = NameAsArray(rails_[i]->name());
+    mine.gbit[i] = static_cast<float>(rails_[i]->port().speed);
+  }
+  const auto rails = GatherValues(all_gather, mine);
   if (rails.size() > WorkId::kMostRanks)
     Throw(tuttiInvalidUsage, "verbs: {} ranks are more than verbs supports", rails.size());
+  std::set<PortName> of_host;
+  double gbit = 0;
+  for (std::size_t r = 0; r < rails.size(); ++r) {
+    if (std::ranges::find(peers, static_cast<int>(r)) != peers.end()) continue;
+    for (std::size_t i = 0; i < std::min<std::size_t>(rails[r].count, kMostRails); ++i) {
+      if (of_host.insert(rails[r].names[i]).second) gbit += rails[r].gbit[i];
+    }
+  }
+  constexpr double kGbitPerGB = 8;
+  bandwidth_ = gbit / kGbitPerGB;
   const VerbsPeer::Device device{rails_, registered_, settings_};
   for (const int peer : peers) {
-    const std::size_t both = std::clamp<std::size_t>(rails[static_cast<std::size_t>(peer)], 1, rails_.size());
+    const std::size_t both = std::clamp<std::size_t>(rails[static_cast<std::size_t>(peer)].count, 1, rails_.size());
     Add(std::make_unique<VerbsPeer>(peer, shared(), both, device));
   }
   Log(Subject::transport, "rank {}: verbs to {} ranks, over {}", rank, peers.size(), names);
-}
-
-double VerbsTransport::bandwidth() const {
-  constexpr double kGbitPerGB = 8;
-  double sum = 0;
-  for (const auto& rail : rails_) sum += rail->port().speed / kGbitPerGB;
-  return sum;
 }
 
 bool VerbsTransport::PollRail(std::size_t index) {
@@ -127,12 +167,12 @@ void VerbsTransport::LookForSilence() {
 
 void VerbsTransport::Register(const std::byte* begin, std::size_t bytes) {
   if (bytes == 0 || registered_.Find(begin, bytes) != nullptr) return;
-  registered_.Add(begin, bytes, RailRegions(rails_, begin, bytes, false));
+  registered_.Add(begin, bytes, RailRegions(rails_, {begin, bytes}, false));
 }
 
 void VerbsTransport::Deregister(const std::byte* begin, std::size_t bytes) { registered_.Remove(begin, bytes); }
 
 constexpr progress::NetworkKind kNetwork{
-    tuttiTransportVerbs, "verbs", true, &WhyNot, nullptr, &progress::Make<VerbsTransport>};
+    tuttiTransportVerbs, "verbs", true, &WhyNot, nullptr, &progress::MakeByNics<VerbsTransport>, &WhyNotDirect};
 
 }  // namespace tutti::verbs

@@ -5,6 +5,7 @@
 // Thread-safety: one thread at a time.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/all_gather.h"
@@ -17,13 +18,16 @@ namespace tutti::verbs {
 
 class VerbsTransport final : public side::Transport {
  public:
-  // Collective over all ranks. Throws what OpenRails() and side::Transport throw.
+  // Collective over all ranks. `nics`: see ChoosePorts. Throws what OpenRails() and side::Transport throw.
   VerbsTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
-                 const AllGather& all_gather, progress::NetworkTransportEvents& events);
+                 const std::vector<std::string>& nics, const AllGather& all_gather,
+                 progress::NetworkTransportEvents& events);
   ~VerbsTransport() override { DropPeers(); }
 
-  double bandwidth() const override;
+  // The sum over the ports that this host's ranks use.
+  double bandwidth() const override { return bandwidth_; }
   void LookForSilence() override;
+  void Use(int peer, std::uint32_t connection) override { Verbs(peer).Use(connection); }
   void Register(const std::byte* begin, std::size_t bytes) override;
   void Deregister(const std::byte* begin, std::size_t bytes) override;
 
@@ -40,6 +44,7 @@ class VerbsTransport final : public side::Transport {
 
   Settings settings_;
   Rails rails_;
+  double bandwidth_ = 0;
   progress::RangeMap<RailRegions> registered_;
 };
 

@@ -145,7 +145,7 @@ struct DeviceQueue {
   std::uint32_t arrived;   // blocks' arrivals after each operation, summed over the launch
   std::uint32_t finished;  // blocks that have finished the launch
   std::uint32_t failed;    // one of them was stopped
-  std::uint64_t lanes;     // of which it keeps the progress
+  std::uint64_t lanes;     // of which it keeps the progress; 0: no lane of its operations waits for another one
 };
 
 // Memory that a rank shares with the others, as this rank's GPU reaches it: a part of a window, or a registered buffer.
@@ -201,7 +201,7 @@ struct DeviceWorkQueue {
   DeviceRank* rank;
   DeviceQueue* queue;
   std::uint64_t* lanes;               // progress of this queue's lanes
-  std::uint32_t first_block, blocks;  // the most lanes of any of the works
+  std::uint32_t first_block, blocks;  // collectives: the most lanes of any of the works; messages: as many or fewer
   std::uint32_t first_work, works;
 };
 

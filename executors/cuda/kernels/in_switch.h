@@ -76,19 +76,39 @@ TUTTI_DEVICE Vector Averaged(const Vector& sum, std::int32_t divisor) {
   return result;
 }
 
+// The switch's sum and the other sources, which are slots: sums of other hosts.
+template <typename Codec>
+TUTTI_DEVICE Vector Added(const Move& move, std::uint32_t byte) {
+  using T = typename Codec::Memory;
+  using Parts = ElementsOf<T, Vector>;
+  Vector sum = LoadSum<Codec>(move.sources[0] + byte);
+  if (move.source_count == move.summed) return sum;
+  typename Codec::Accumulator of[Parts::kCount];
+  TUTTI_UNROLL
+  for (std::uint32_t k = 0; k < Parts::kCount; ++k) of[k] = Codec::Decode(Parts::Get(sum, k));
+  TUTTI_ROLLED
+  for (std::uint32_t s = move.summed; s < move.source_count; ++s) {
+    const auto other = LoadGlobal<Vector>(move.sources[s] + byte);
+    TUTTI_UNROLL
+    for (std::uint32_t k = 0; k < Parts::kCount; ++k) of[k] = Add::Combine(of[k], Codec::Decode(Parts::Get(other, k)));
+  }
+  sum = {};
+  TUTTI_UNROLL
+  for (std::uint32_t k = 0; k < Parts::kCount; ++k) Parts::Put(sum, k, Codec::Encode(of[k]));
+  return sum;
+}
+
 // Signed and unsigned integers have the same sums, but not the same quotients.
 template <typename Codec>
 TUTTI_DEVICE_CALL void AddInSwitch(const Move& move, bool aligned) {
   using Summed = typename SignlessOf<Codec>::Type;
-  const std::byte* const from = move.sources[0];
   if constexpr (kAveragedInSwitch<Codec>) {
     if (move.divisor > 1) {
-      return ForEachVector(move, aligned, [&](std::uint32_t byte) {
-        return Averaged<Codec>(LoadSum<Summed>(from + byte), move.divisor);
-      });
+      return ForEachVector(
+          move, aligned, [&](std::uint32_t byte) { return Averaged<Codec>(Added<Summed>(move, byte), move.divisor); });
     }
   }
-  ForEachVector(move, aligned, [&](std::uint32_t byte) { return LoadSum<Summed>(from + byte); });
+  ForEachVector(move, aligned, [&](std::uint32_t byte) { return Added<Summed>(move, byte); });
 }
 
 TUTTI_DEVICE_CALL void CopyInSwitch(const Move& move, bool aligned) {
@@ -101,12 +121,12 @@ TUTTI_DEVICE_CALL void CopyInSwitch(const Move& move, bool aligned) {
   });
 }
 
-// Executes the move of a step that reads a sum, and nothing else, or that copies to a multicast.
+// Executes the move of a step that reads a sum, and slots that are added to it, or that copies to a multicast.
 TUTTI_DEVICE void CarryInSwitch(const Move& move) {
   if constexpr (!kHasMultimem) return;
   const bool aligned = AlignmentOf<Dense>(move).All(kVectorBytes);
   FenceAliases();  // after what the step has waited for
-  if (!move.sum) {
+  if (move.summed == 0) {
     CopyInSwitch(move, aligned);
   } else {
     VisitCodec(TypeOfReducer(move.reducer), [&](auto codec) {

@@ -36,12 +36,11 @@ struct BlockState {
 
 class LaneRun {
  public:
-  // Runs the `number`-th operation of the queue in this launch, counted from 1. REQUIRES: thread 0 has written
-  // `work` to shared.lane.
-  TUTTI_DEVICE LaneRun(BlockState& shared, const DeviceWorkQueue& queue, const DeviceWork& work, std::uint32_t lane,
-                       std::uint32_t number)
+  // Runs a lane of the `number`-th operation of the queue in this launch, counted from 1; 0: of the one of which this block
+  // ran a lane before. REQUIRES: thread 0 has written the operation's work to shared.lane.
+  TUTTI_DEVICE LaneRun(BlockState& shared, const DeviceWorkQueue& queue, const LanePlace& place, std::uint32_t number)
       : shared_(shared),
-        table_(shared.lane, queue, work, lane, number),
+        table_(shared.lane, queue, place, number),
         plan_(shared.lane.plan),
         work_(shared.lane.work),
         lane_(shared.lane.lane) {
@@ -182,7 +181,7 @@ class LaneRun {
       move.stop = &Rank().stop;
       move.abort = shared_.lane.abort;
       move.share = {};
-      move.sum = SwitchUse(step.in_switch).sum();
+      move.summed = SwitchUse(step.in_switch).sum() ? Summed(step) : 0;
       move.multicast = SwitchUse(step.in_switch).multicast();
       move.source_count = step.reads;
       move.destination_count = FirstDestination(step, step.writes, reference);
@@ -206,6 +205,14 @@ class LaneRun {
       const std::uint64_t position = LoadPolled(shared_.lane.progress + after.lane, false);
       return position >> 32 == wanted >> 32 && position >= wanted;
     });
+  }
+
+  // The reads of a sum, which come first.
+  TUTTI_DEVICE std::uint32_t Summed(const DeviceStep& step) const {
+    std::uint32_t reads = 0;
+    TUTTI_ROLLED
+    while (reads < step.reads && table_.Operand(step, reads).kind == schedule::OperandKind::sum) ++reads;
+    return reads;
   }
 
   TUTTI_DEVICE std::uint64_t ScaledMask(const DeviceStep& step) const {

@@ -71,6 +71,13 @@ TUTTI_DEVICE std::uint64_t DigestOf(const LaneCache& cache, const DeviceWorkQueu
   return ring::NextDigest(number == 1 ? queue.queue->digest : cache.digest, plan.signature);
 }
 
+// Where a lane's table is.
+struct LanePlace {
+  const DevicePlan* plan;
+  std::uint32_t lane_vectors;  // DeviceWork::lane_vectors
+  std::uint32_t lane;
+};
+
 // A lane's steps and the ends that they name, cached or in place.
 class LaneTable {
  public:
@@ -79,23 +86,24 @@ class LaneTable {
     const cuda_transport::DeviceReader* readers;
   };
 
-  // Fills the cache, except `work`, for the queue's `number`-th operation of this launch, counted from 1. Contains all
-  // barriers that it needs.
-  TUTTI_DEVICE LaneTable(LaneCache& cache, const DeviceWorkQueue& queue, const DeviceWork& work, std::uint32_t index,
-                         std::uint32_t number)
+  // Fills the cache, except `work`, for the queue's `number`-th operation of this launch, counted from 1; 0: for another lane
+  // of the operation that it was filled for. Contains all barriers that it needs.
+  TUTTI_DEVICE LaneTable(LaneCache& cache, const DeviceWorkQueue& queue, const LanePlace& place, std::uint32_t number)
       : cache_(cache) {
     DeviceRank& rank = *queue.rank;
-    const DevicePlan& plan = *work.plan;
+    const DevicePlan& plan = *place.plan;
     const auto* const lane =
-        reinterpret_cast<const std::byte*>(&plan + 1) + std::size_t{index} * work.lane_vectors * kVectorBytes;
+        reinterpret_cast<const std::byte*>(&plan + 1) + std::size_t{place.lane} * place.lane_vectors * kVectorBytes;
     const std::byte* const table = lane + sizeof(DeviceLane);
-    const std::uint32_t behind = work.lane_vectors - kLaneVectors;
+    const std::uint32_t behind = place.lane_vectors - kLaneVectors;
     // Loads come before the stores that wait for them, so that independent loads are in flight together.
     const Fetch plan_fetch(&plan, kPlanVectors);
     const Fetch lane_fetch(lane, kLaneVectors);
     const Fetch table_fetch(table, behind <= kCachedVectors ? behind : kCachedVectors);
+    const bool again = number == 0;
     const std::uint64_t before = queue.queue->sequence;
-    const std::uint64_t digest = ThreadIndex() == 0 ? DigestOf(cache, queue, plan, number) : 0;
+    const std::uint64_t sequence = again ? cache.sequence : before + number;
+    const std::uint64_t digest = ThreadIndex() != 0 ? 0 : again ? cache.digest : DigestOf(cache, queue, plan, number);
     const DeviceWindow* const windows = rank.windows;
     const std::uint32_t* const abort = rank.abort;
     const std::int32_t nranks = rank.nranks;
@@ -111,8 +119,8 @@ class LaneTable {
     if (ThreadIndex() == 0) {
       cache.rank = &rank;
       cache.progress = queue.lanes;
-      cache.sequence = before + number;
-      cache.index = index;
+      cache.sequence = sequence;
+      cache.index = place.lane;
       cache.before = before;
       cache.digest = digest;
       cache.windows = windows;

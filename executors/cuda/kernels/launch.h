@@ -1,5 +1,10 @@
-// The body of every block of a kernel: it finds its lane among the launch's queues, runs the queue's operations in
+// The body of every block of a kernel: it finds its lanes among the launch's queues, runs the queue's operations in
 // order (interpret.h), and resets the queue's state for the next launch.
+//
+// A queue of messages may have fewer blocks than a message has lanes: block b then runs lanes b, b + blocks, ... one after
+// the other. The other rank may have another number of blocks. No message waits forever: take the first of its lanes that
+// has not ended on both sides. On each side, the block that runs it has ended all its earlier lanes, which are before it,
+// so both sides run it.
 //
 // Thread-safety: called by all threads of a block; all blocks of the grid are resident.
 #pragma once
@@ -94,7 +99,7 @@ TUTTI_DEVICE void RunPeerMemory(const DeviceLaunch& launch, const DeviceWorkQueu
 TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
   if (launch.queue_count == 0) return;
   const DeviceWorkQueue queue = QueueOf(launch, shared.queue);
-  const std::uint32_t lane = BlockIndex() - queue.first_block;
+  const std::uint32_t first_lane = BlockIndex() - queue.first_block;
   bool tells = false;
   TUTTI_ROLLED
   for (std::uint32_t w = 0; w < queue.works; ++w) {
@@ -103,20 +108,30 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
       if (work.one_launch) return RunPeerMemory(launch, queue, work, shared);
       // The last thread reports, because the first ones have more to fetch. A rank whose earlier launch was stopped
       // reports nothing more: the operation at which it stopped is its last.
-      tells = lane == 0 && ThreadIndex() == ThreadCount() - 1 && LoadRelaxed(&queue.rank->halted) == 0;
+      tells = first_lane == 0 && ThreadIndex() == ThreadCount() - 1 && LoadRelaxed(&queue.rank->halted) == 0;
     }
     const DevicePlan& plan = *work.plan;
     CallTicket ticket{};
     if (tells) ticket = TakeTicket(*queue.rank);
     if (ThreadIndex() == 0) shared.lane.work = work;
-    // A single work has as many lanes as there are blocks.
-    if (queue.works == 1 || lane < plan.lane_count) {
-      LaneRun run(shared, queue, work, lane, w + 1);
-      if (tells) run.Tell(ticket);
-      if (!run.Run()) return Leave(queue, false);
+    // A single work has at least as many lanes as there are blocks.
+    if (queue.works == 1 || first_lane < plan.lane_count) {
+      // The next lane's place is read from shared memory, so that it takes no registers while data moves.
+      LanePlace place{work.plan, work.lane_vectors, first_lane};
+      std::uint32_t number = w + 1;
+      TUTTI_ROLLED
+      for (;;) {
+        LaneRun run(shared, queue, place, number);
+        if (tells && number != 0) run.Tell(ticket);
+        if (!run.Run()) return Leave(queue, false);
+        place = {shared.lane.work.plan, shared.lane.work.lane_vectors, shared.lane.index + queue.blocks};
+        if (place.lane >= shared.lane.plan.lane_count) break;
+        number = 0;
+        Sync();  // the next lane uses this block's memory
+      }
     } else {
       if (ThreadIndex() == 0) shared.lane.digest = DigestOf(shared.lane, queue, plan, w + 1);
-      if (lane == 0) {
+      if (first_lane == 0) {
         Sync();
         if (tells) TellBegun(ticket, plan, queue.queue->sequence + w + 1, shared.lane.digest, work.site);
       }

@@ -32,7 +32,7 @@ struct Move {
   bool packets;     // some source or destination is packets
   bool lines;       // some source or destination is lines of 128 bytes
   // The rest is for steps that use a switch (in_switch.h) only.
-  bool sum;                // the sources, which are one address, are a sum
+  std::uint32_t summed;    // so many sources, the first ones and all one address, are a sum; 0: none is
   std::int32_t multicast;  // this destination is one; -1: none is
 };
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -20,7 +21,7 @@ namespace tutti::nccl {
 namespace {
 
 constexpr long long kMostSockets = 16;         // TUTTI_SOCKETS
-constexpr long long kMostForcedChannels = 16;  // TUTTI_MIN_CHANNELS
+constexpr long long kMostForcedChannels = 32;  // TUTTI_MIN_CHANNELS
 constexpr long long kMostChannels = 1024;      // TUTTI_MAX_CHANNELS
 
 bool SameWord(const std::string& text, const char* word) { return strcasecmp(text.c_str(), word) == 0; }
@@ -135,6 +136,7 @@ void Environment::Follow() {
   if (const auto level = Value("NCCL_P2P_LEVEL"); level && (SameWord(*level, "LOC") || *level == "0")) {
     Give("TUTTI_GPU_P2P", "0", "NCCL_P2P_LEVEL");
   }
+  FollowGpuDirect();
   GiveIf("NCCL_P2P_DIRECT_DISABLE", 1, "TUTTI_ZERO_COPY", "0");
   GiveIf("NCCL_NVLS_ENABLE", 0, "TUTTI_NVLS", "0");
   FollowChannels();
@@ -145,6 +147,21 @@ void Environment::Follow() {
     Refuse(ncclInvalidArgument, "NCCL_COMM_ID=\"{}\" is not allowed: it takes host:port, as in 10.0.0.1:29500",
            place->second.text);
   }
+}
+
+void Environment::FollowGpuDirect() {
+  GiveIf("NCCL_DMABUF_ENABLE", 0, "TUTTI_GPUDIRECT", "LOC");  // the first to give a setting counts
+  const auto level = Value("NCCL_NET_GDR_LEVEL");
+  if (!level) return;
+  constexpr std::array<const char*, 5> kLevels = {"LOC", "PIX", "PXB", "PHB", "SYS"};
+  for (const char* const word : kLevels) {
+    if (SameWord(*level, word)) Give("TUTTI_GPUDIRECT", word, "NCCL_NET_GDR_LEVEL");
+  }
+  const bool starts_with_digit = level->find_first_of("0123456789") == 0;
+  const auto number = starts_with_digit ? Number("NCCL_NET_GDR_LEVEL") : std::nullopt;
+  if (!number) return;
+  const auto index = std::min(static_cast<std::size_t>(*number), kLevels.size() - 1);
+  Give("TUTTI_GPUDIRECT", kLevels[index], "NCCL_NET_GDR_LEVEL");
 }
 
 void Environment::FollowNetwork() {

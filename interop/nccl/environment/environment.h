@@ -52,6 +52,7 @@ class Environment {
 
  private:
   void Follow();
+  void FollowGpuDirect();
   void FollowNetwork();
   void FollowChannels();
   void FollowChoices();

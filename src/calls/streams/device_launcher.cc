@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/numbers/datatype.h"
@@ -134,14 +136,16 @@ bool Kills(const Error& error) { return error.code() != tuttiInvalidUsage && err
 
 // REQUIRES: the communicators are locked.
 std::optional<Error> EnqueueLocked(std::span<const Call> group) {
-  // By launch group, in the order of their addresses, so that two threads never wait for each other's next one.
-  std::map<std::shared_ptr<device::LaunchGroup>, LaunchGroupCalls> launch_groups;
+  // By communicator, in an order that all processes share: streams of several GPUs then hold their kernels in one
+  // order, and none waits for another one's next. For the same reason two threads never wait for each other's next
+  // launch group.
+  std::map<std::pair<std::string_view, std::shared_ptr<device::LaunchGroup>>, LaunchGroupCalls> launch_groups;
   std::optional<Error> first;
   try {
     for (const auto& call : group) {
       if (call.operation.one_sided()) continue;
       auto* const communicator = call.handle->communicator.get();
-      auto& ranks = launch_groups[communicator->device()->launch_group()].ranks;
+      auto& ranks = launch_groups[{communicator->identity(), communicator->device()->launch_group()}].ranks;
       auto rank = std::find_if(ranks.begin(), ranks.end(),
                                [&](const RankCalls& each) { return each.communicator == communicator; });
       if (rank == ranks.end()) rank = ranks.insert(ranks.end(), {communicator, {}, {}, {}, {}});
@@ -150,7 +154,7 @@ std::optional<Error> EnqueueLocked(std::span<const Call> group) {
     for (auto& [launch_group, calls] : launch_groups) Prepare(calls);
     EnqueueOneSided(group, false);
     for (auto& [launch_group, calls] : launch_groups) {
-      const auto failure = LaunchTogether(*launch_group, calls);
+      const auto failure = LaunchTogether(*launch_group.second, calls);
       if (!failure) continue;
       // A refused call has left nothing behind. After any other failure it is unknown what ran.
       for (const auto& rank : calls.ranks) {

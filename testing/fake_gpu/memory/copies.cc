@@ -33,7 +33,8 @@ struct End {
   std::vector<Part> parts;  // one after the other
 };
 
-// Memory without an address of its own may have been mapped piece by piece to addresses that follow each other.
+// Memory without an address of its own may have been mapped piece by piece to addresses that follow each other. A copy
+// needs no access of one device to the other's memory, because the driver takes it through the host if need be.
 End Check(std::uintptr_t address, std::size_t bytes) {
   const auto first = Ranges::Instance().Find(address);
   if (!first || first->mapping == nullptr) {
@@ -45,6 +46,7 @@ End Check(std::uintptr_t address, std::size_t bytes) {
     const auto range = Ranges::Instance().Find(address + done);
     const bool follows = range && range->kind == Kind::kMapped && range->device == first->device;
     Require(done == 0 || (first->kind == Kind::kMapped && follows), CUDA_ERROR_INVALID_VALUE);
+    Require(range->mapping->accessible(), CUDA_ERROR_INVALID_VALUE);
     const std::size_t from_start = address + done - range->address;
     const std::size_t part = std::min(bytes - done, range->bytes - from_start);
     end.parts.push_back({range->mapping->view() + from_start, part, range->mapping});
@@ -87,11 +89,15 @@ void Copy(CUstream handle, std::uintptr_t to, std::uintptr_t from, std::size_t b
     const std::byte* const data = source.parts.front().data;
     auto taken = std::make_shared<std::vector<std::byte>>(data, data + bytes);
     Enqueue(stream, [target, taken = std::move(taken)] {
+      QueueHead::Begun();
       Move(target, {false, {{taken->data(), taken->size(), nullptr}}});
     });
     return;
   }
-  const auto done = Enqueue(stream, [=] { Move(target, source); });
+  const auto done = Enqueue(stream, [=] {
+    QueueHead::Begun();
+    Move(target, source);
+  });
   if (target.pageable) done.MakeCallerWait();
 }
 
@@ -129,6 +135,7 @@ Moment Fill(CUstream handle, CUdeviceptr to, T value, std::size_t count) {
   // A library unaware of the driver hands out ordinary memory as a device's (environment.h).
   Require(TheEnvironment().synchronous || count == 0 || !target.pageable, CUDA_ERROR_INVALID_VALUE);
   return Enqueue(stream, [=] {
+    QueueHead::Begun();
     for (const auto& part : target.parts) {
       if (value == 0 && part.bytes >= kLong) {
         ZeroLong(part);

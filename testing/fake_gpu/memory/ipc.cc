@@ -26,7 +26,7 @@ struct Exported {
   dev_t file_system;
   ino_t number;
   std::size_t bytes;
-  CUdevice device;
+  int device;  // its number in the machine
 };
 static_assert(sizeof(Exported) <= sizeof(CUipcMemHandle));
 
@@ -60,7 +60,7 @@ std::uintptr_t Import(const Exported& exported) {
   Ranges::Instance().Add({.address = address,
                           .bytes = exported.bytes,
                           .kind = Kind::kImported,
-                          .device = exported.device,
+                          .device = DeviceOfNumber(exported.device),
                           .mapping = std::move(mapping)});
   return address;
 }
@@ -74,24 +74,27 @@ using namespace tutti::fake_gpu;  // NOLINT: what follows is the driver's interf
 CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
   return Answer([&] {
     const auto range = Ranges::Instance().Find(pointer);
-    Require(range && range->kind == Kind::kDevice, CUDA_ERROR_INVALID_VALUE);
+    Require(range && range->kind == Kind::kDevice && !range->pooled, CUDA_ERROR_INVALID_VALUE);
     struct stat file {};
     Require(fstat(range->mapping->file(), &file) == 0, CUDA_ERROR_UNKNOWN);
-    const Exported exported{getpid(), range->mapping->file(), file.st_dev, file.st_ino, range->bytes, range->device};
+    const Exported exported{getpid(),    range->mapping->file(), file.st_dev,
+                            file.st_ino, range->bytes,           NumberOf(range->device)};
     std::memset(handle, 0, sizeof *handle);
     std::memcpy(handle, &exported, sizeof exported);
   });
 }
 
-CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigned /*flags*/) {
+// The current device gets access to the memory, to that of no other allocation.
+CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigned flags) {
   return Answer([&] {
     ForbidWhileCapturing();
+    Require(flags == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, CUDA_ERROR_INVALID_VALUE);
     Exported exported{};
     std::memcpy(&exported, &handle, sizeof exported);
     Require(exported.bytes > 0, CUDA_ERROR_INVALID_VALUE);
     Require(exported.process != getpid(), CUDA_ERROR_INVALID_CONTEXT);  // a process has no need to import its own
-    Require(exported.device < TheEnvironment().devices, CUDA_ERROR_INVALID_DEVICE);
-    Require(Reaches(CurrentDevice(), exported.device), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+    Require(exported.device < TheEnvironment().machine_devices, CUDA_ERROR_INVALID_DEVICE);
+    Require(NumberReaches(NumberOf(CurrentDevice()), exported.device), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
     auto& imports = TheImports();
     const std::lock_guard lock(imports.mutex);
     const std::pair file{exported.file_system, exported.number};
@@ -101,6 +104,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigne
       MayWaitForKernels();
       found = imports.by_file.emplace(file, Imports::One{Import(exported), 0}).first;
     }
+    Ranges::Instance().Find(found->second.address)->mapping->SetAccess(CurrentDevice(), true);
     ++found->second.uses;
     *pointer = found->second.address;
   });

@@ -1,16 +1,14 @@
 #include "testing/fake_gpu/memory/memory.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "testing/fake_gpu/call.h"
 #include "testing/fake_gpu/devices.h"
 #include "testing/fake_gpu/environment.h"
-#include "testing/fake_gpu/processor/processor.h"
+#include "testing/fake_gpu/processor/processors.h"
 #include "testing/fake_gpu/stream/capture.h"
 #include "testing/fake_gpu/stream/stream.h"
 
@@ -21,74 +19,39 @@ namespace {
 constexpr std::size_t kSoiledBytes = 64 << 10;
 constexpr int kSoil = 0xa5;
 
-enum class Wait { kMay, kNever };  // for kernels
+// Who may use new memory: host memory and managed memory, every device; memory of a pool, its own device; other memory of
+// a device, also the devices with access to their peer.
+void SetFirstAccess(const Range& range) {
+  if (range.kind != Kind::kDevice) return range.mapping->AllowAll();
+  range.mapping->SetAccess(range.device, true);
+  if (range.pooled) return;
+  for (const CUdevice peer : PeersOf(range.device)) range.mapping->SetAccess(peer, true);
+}
 
-Range Allocate(std::size_t bytes, Kind kind, Wait wait = Wait::kMay) {
+// Pools exist to allocate without waiting for kernels.
+Range Allocate(std::size_t bytes, Kind kind, bool pooled = false) {
   ForbidWhileCapturing();
   const CUdevice device = CurrentDevice();
   Require(bytes > 0, CUDA_ERROR_INVALID_VALUE);
-  if (wait == Wait::kMay) MayWaitForKernels();
+  if (!pooled) MayWaitForKernels();
   const bool pinned = kind == Kind::kPinned;
   const std::size_t used = pinned ? Ranges::Instance().PinnedBytes() : Ranges::Instance().DeviceBytes(device);
   const std::size_t most = pinned ? TheEnvironment().pinned_bytes : TheEnvironment().memory_bytes;
   Require(used <= most && bytes <= most - used, CUDA_ERROR_OUT_OF_MEMORY);
   auto mapping = Mapping::Make(bytes, kind == Kind::kDevice);
+  Range range{.address = mapping->address(),
+              .bytes = bytes,
+              .kind = kind,
+              .device = device,
+              .pooled = pooled,
+              .mapping = mapping};
+  Ranges::Instance().Add(range);  // first, so that a thread that enables peer access at the same time finds it
+  SetFirstAccess(range);
   if (!pinned) std::memset(mapping->view(), kSoil, std::min(bytes, kSoiledBytes));
-  Range range{.address = mapping->address(), .bytes = bytes, .kind = kind, .device = device, .mapping = mapping};
-  Ranges::Instance().Add(range);
   return range;
 }
 
-// `reserved`: what is at the address now is only there to keep it.
-void* Pages(std::uintptr_t at, std::size_t bytes, int protection, int file, bool reserved = false) {
-  const int fixed = at == 0 ? 0 : reserved ? MAP_FIXED : MAP_FIXED_NOREPLACE;
-  void* const pages = mmap(Pointer(at), bytes, protection, MAP_SHARED | fixed, file, 0);
-  Require(pages != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
-  return pages;
-}
-
 }  // namespace
-
-Mapping::Mapping(int file, std::size_t bytes, bool hidden, std::uintptr_t at)
-    : file_(file), bytes_(bytes), reserved_(at != 0) {
-  try {
-    constexpr int kBoth = PROT_READ | PROT_WRITE;
-    const bool apart = TheEnvironment().apart;
-    const std::uintptr_t wanted = at != 0 ? at : apart ? Processor::Reserve(bytes) : 0;
-    void* const pages = Pages(wanted, bytes, apart && hidden ? PROT_NONE : kBoth, file, at != 0);
-    address_ = Address(pages);
-    view_ = static_cast<std::byte*>(apart && hidden ? Pages(0, bytes, kBoth, file) : pages);
-    if (apart) Processor::Instance().Map(address_, bytes, file, 0);
-  } catch (...) {
-    Release();
-    throw;
-  }
-}
-
-void Mapping::Release() {
-  if (address_ != 0 && reserved_) {
-    mmap(Pointer(address_), bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  } else if (address_ != 0) {
-    munmap(Pointer(address_), bytes_);
-  }
-  if (view_ != nullptr && Address(view_) != address_) munmap(view_, bytes_);
-  close(file_);
-}
-
-std::shared_ptr<Mapping> Mapping::Make(std::size_t bytes, bool hidden) {
-  const int file = memfd_create("tutti-fake_gpu", MFD_CLOEXEC);
-  Require(file >= 0, CUDA_ERROR_OUT_OF_MEMORY);
-  if (ftruncate(file, static_cast<off_t>(bytes)) != 0) {
-    close(file);
-    Fail(CUDA_ERROR_OUT_OF_MEMORY);
-  }
-  return std::make_shared<Mapping>(file, bytes, hidden);
-}
-
-Mapping::~Mapping() {
-  if (TheEnvironment().apart) Processor::Instance().Unmap(address_, bytes_);
-  Release();
-}
 
 Ranges& Ranges::Instance() {
   static auto* ranges = new Ranges;
@@ -123,6 +86,17 @@ bool Ranges::Overlaps(std::uintptr_t address, std::size_t bytes) const {
   return next != ranges_.end() && next->first < address + bytes;
 }
 
+void Ranges::SetPeerAccess(CUdevice peer, CUdevice owner, bool may) {
+  std::vector<std::shared_ptr<Mapping>> mappings;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [address, range] : ranges_) {
+      if (range.kind == Kind::kDevice && !range.pooled && range.device == owner) mappings.push_back(range.mapping);
+    }
+  }
+  for (const auto& mapping : mappings) mapping->SetAccess(peer, may);
+}
+
 std::size_t Ranges::DeviceBytes(CUdevice device) const {
   const std::lock_guard lock(mutex_);
   std::size_t bytes = 0;
@@ -144,7 +118,7 @@ std::size_t Ranges::PinnedBytes() const {
 
 void MayWaitForKernels() {
   if (!TheEnvironment().allocations_wait) return;
-  for (CUdevice device = 0; device < TheEnvironment().devices; ++device) WaitForAll(device);
+  for (CUdevice device = 0; device < TheEnvironment().devices(); ++device) WaitForAll(device);
 }
 
 }  // namespace tutti::fake_gpu
@@ -155,11 +129,11 @@ CUresult cuMemAlloc(CUdeviceptr* pointer, std::size_t bytes) {
   return Answer([&] { *pointer = Allocate(bytes, Kind::kDevice).address; });
 }
 
-// Pools exist to allocate without waiting for kernels. The memory is the caller's at once, not only in stream order.
+// The memory is the caller's at once, not only in stream order.
 CUresult cuMemAllocAsync(CUdeviceptr* pointer, std::size_t bytes, CUstream stream) {
   return Answer([&] {
     Require(StreamOf(stream)->device() == CurrentDevice(), CUDA_ERROR_INVALID_VALUE);
-    *pointer = Allocate(bytes, Kind::kDevice, Wait::kNever).address;
+    *pointer = Allocate(bytes, Kind::kDevice, true).address;
   });
 }
 
@@ -224,7 +198,7 @@ CUresult cuMemHostRegister(void* pointer, std::size_t bytes, unsigned /*flags*/)
     Require(!Ranges::Instance().Overlaps(address, bytes), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     MayWaitForKernels();
     Require(Ranges::Instance().PinnedBytes() + bytes <= TheEnvironment().pinned_bytes, CUDA_ERROR_OUT_OF_MEMORY);
-    if (TheEnvironment().apart) Processor::Instance().MapOwn(address, bytes);
+    if (TheEnvironment().apart) Processors::Instance().AddOwn(address, bytes);
     Ranges::Instance().Add(
         {.address = address, .bytes = bytes, .kind = Kind::kRegistered, .device = device, .mapping = nullptr});
   });
@@ -235,7 +209,7 @@ CUresult cuMemHostUnregister(void* pointer) {
     ForbidWhileCapturing();
     const auto range =
         Ranges::Instance().Remove(Address(pointer), Kind::kRegistered, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-    if (TheEnvironment().apart) Processor::Instance().Unmap(range.address, range.bytes);
+    if (TheEnvironment().apart) Processors::Instance().Remove(range.address);
   });
 }
 

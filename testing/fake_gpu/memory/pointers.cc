@@ -34,7 +34,7 @@ void Tell(CUpointer_attribute attribute, const std::optional<Range>& range, CUde
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return Put<std::size_t>(value, range ? range->bytes : 0);
     case CU_POINTER_ATTRIBUTE_MAPPED: return Put<bool>(value, range.has_value());
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return Put<bool>(value, range && range->kind == Kind::kDevice);
+      return Put<bool>(value, range && range->kind == Kind::kDevice && !range->pooled);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: return Put<bool>(value, range && range->kind == Kind::kManaged);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return Put<bool>(value, false);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:

@@ -4,9 +4,8 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
-#include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +15,6 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 
@@ -32,11 +30,39 @@ namespace {
 // No kernel of Linux places a mapping of its own choice here, and AddressSanitizer leaves it to programs.
 // (ThreadSanitizer does not.)
 constexpr std::uintptr_t kFirstAddress = 0x2000'0000'0000;
-constexpr std::uintptr_t kEndOfAddresses = 0x3000'0000'0000;
+constexpr std::uintptr_t kEndOfAddresses = 0x2a00'0000'0000;  // behind it, a processor has its own (OldLayout)
 constexpr std::size_t kGap = 64 << 10;
 
 constexpr char kProgram[] = "tutti-fake-gpu-processor";
 constexpr int kControlInChild = 3;
+
+// While it lives, programs that this thread starts have their mappings, such as libraries, from a third of all addresses
+// upwards. (Their first thread's stack and the program itself stay where they are in every process.) The caller's
+// mappings, which kernels find at the same addresses, are where a program usually has them, from the highest addresses
+// downwards. So the two never meet, unless the system refuses this: some containers' filters of system calls do.
+class OldLayout {
+ public:
+  OldLayout() : former_(personality(kQuery)), set_(former_ >= 0 && personality(Former() | ADDR_COMPAT_LAYOUT) >= 0) {
+    static std::once_flag once;
+    if (!set_) std::call_once(once, Warn);
+  }
+  ~OldLayout() {
+    if (set_) personality(Former());
+  }
+  OldLayout(const OldLayout&) = delete;
+  OldLayout& operator=(const OldLayout&) = delete;
+
+ private:
+  static constexpr unsigned long kQuery = 0xffff'ffff;
+  static void Warn() {
+    std::fprintf(stderr, "fake GPU: personality() is refused (errno %d): now and then memory cannot be registered\n",
+                 errno);
+  }
+  unsigned Former() const { return static_cast<unsigned>(former_); }
+
+  const int former_;
+  const bool set_;
+};
 
 std::array<int, 2> SocketPair() {
   std::array<int, 2> ends{};
@@ -61,34 +87,13 @@ void ReportStray(int number, siginfo_t* info, void*) {
 }
 
 void WatchForStrays() {
-  struct sigaction action {};
-  action.sa_sigaction = ReportStray;
-  action.sa_flags = SA_SIGINFO;
-  sigaction(SIGSEGV, &action, &former_action);
-}
-
-// A descriptor of the file that is mapped at `address`, and where in it; -1: it is no shared file, or one that this
-// user may not open.
-std::pair<int, std::uint64_t> FileBehind(std::uintptr_t address) {
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    unsigned long begin = 0, end = 0, offset = 0, number = 0;
-    char mode[8] = "";
-    if (std::sscanf(line.c_str(), "%lx-%lx %7s %lx %*s %lu", &begin, &end, mode, &offset, &number) != 5) continue;
-    if (address < begin || address >= end || mode[3] != 's') continue;
-    offset += address - begin;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-      struct stat status {};
-      const int file = std::stoi(entry.path().filename());
-      if (fstat(file, &status) == 0 && status.st_ino == number && S_ISREG(status.st_mode)) {
-        return {fcntl(file, F_DUPFD_CLOEXEC, 0), offset};
-      }
-    }
-    char path[64];
-    std::snprintf(path, sizeof path, "/proc/self/map_files/%lx-%lx", begin, end);
-    return {open(path, O_RDWR | O_CLOEXEC), offset};
-  }
-  return {-1, 0};
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct sigaction action {};
+    action.sa_sigaction = ReportStray;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, &former_action);
+  });
 }
 
 }  // namespace
@@ -99,11 +104,6 @@ bool Channel::Ask(const Request& request, std::span<const std::byte> parameter, 
   const std::array pieces{std::as_bytes(std::span(&request, 1)), parameter};
   if (!SendMessage(socket_, pieces, file)) return false;
   return ReceiveMessage(socket_, std::as_writable_bytes(std::span(reply, 1)), nullptr) == sizeof *reply;
-}
-
-Processor& Processor::Instance() {
-  static auto* processor = new Processor;
-  return *processor;
 }
 
 Processor::Processor() {
@@ -117,17 +117,20 @@ Processor::Processor() {
   const int apart = fcntl(theirs, F_DUPFD_CLOEXEC, kControlInChild + 1);
   posix_spawn_file_actions_adddup2(&actions, apart, kControlInChild);
   pid_t child = 0;
-  const int error = posix_spawn(&child, program.c_str(), &actions, nullptr, arguments.data(), environ);
+  const int error = [&] {
+    const OldLayout layout;
+    return posix_spawn(&child, program.c_str(), &actions, nullptr, arguments.data(), environ);
+  }();
   posix_spawn_file_actions_destroy(&actions);
   close(theirs);
   close(apart);
   if (error != 0) std::fprintf(stderr, "fake GPU: cannot start %s: errno %d\n", program.c_str(), error);
   Require(error == 0, CUDA_ERROR_OPERATING_SYSTEM);
   control_ = ours;
-  WatchForStrays();
 }
 
 std::uintptr_t Processor::Reserve(std::size_t bytes) {
+  WatchForStrays();
   static std::atomic<std::uintptr_t> next{kFirstAddress};
   const std::size_t rounded = (bytes + kGap - 1) / kGap * kGap + kGap;
   const std::uintptr_t address = next.fetch_add(rounded);
@@ -156,13 +159,10 @@ void Processor::Return(std::unique_ptr<Channel> channel) {
   idle_.push_back(std::move(channel));
 }
 
-int Processor::Ask(const Request& request, std::span<const std::byte> parameter, int file) {
+std::optional<int> Processor::Ask(const Request& request, std::span<const std::byte> parameter, int file) {
   auto channel = Take();
   Reply reply{};
-  if (!channel->Ask(request, parameter, file, &reply)) {
-    LoseContext();
-    return 0;
-  }
+  if (!channel->Ask(request, parameter, file, &reply)) return std::nullopt;
   Return(std::move(channel));
   return reply.error;
 }
@@ -173,8 +173,8 @@ void Processor::Map(std::uintptr_t address, std::size_t bytes, int file, std::ui
   request.address = address;
   request.bytes = bytes;
   request.offset = offset;
-  const int error = Ask(request, {}, file);
-  if (error != 0) std::fprintf(stderr, "fake GPU: the processor cannot map %#lx: errno %d\n", address, error);
+  const int error = Ask(request, {}, file).value_or(0);
+  if (error != 0) std::fprintf(stderr, "fake GPU: a processor cannot map %#lx: errno %d\n", address, error);
   Require(error == 0, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
@@ -186,27 +186,14 @@ void Processor::Unmap(std::uintptr_t address, std::size_t bytes) {
   Ask(request);
 }
 
-void Processor::MapOwn(std::uintptr_t address, std::size_t bytes) {
-  const auto [file, offset] = FileBehind(address);
-  if (file < 0) {
-    std::fprintf(stderr, "fake GPU: kernels will not see the registered memory at %#lx: no shared file\n", address);
-    return;
-  }
-  try {
-    Map(address, bytes, file, offset);
-  } catch (...) {
-    close(file);
-    throw;
-  }
-  close(file);
-}
-
-void Processor::Run(std::uint32_t kernel, const GridShape& shape, std::span<const std::byte> parameter) {
+bool Processor::Run(std::uint32_t kernel, const GridShape& shape, std::span<const std::byte> parameter) {
   Request request{};
   request.kind = Request::Kind::run;
   request.kernel = kernel;
   request.shape = shape;
-  Ask(request, parameter);
+  return Ask(request, parameter).has_value();
 }
+
+void Processor::End() { shutdown(control_, SHUT_RDWR); }
 
 }  // namespace tutti::fake_gpu

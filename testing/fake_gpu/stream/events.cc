@@ -103,7 +103,9 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
       return;
     }
     auto time = std::make_shared<std::atomic<Clock::time_point>>();
-    auto moment = Enqueue(stream, [time] { *time = Clock::now(); });
+    // Whether it holds up a GPU's queue is not known (README.md). Here it does not.
+    auto moment = Enqueue(
+        stream, [time] { *time = Clock::now(); }, InQueue::kNo);
     event->Set({.moment = std::move(moment), .time = std::move(time), .captured = {}});
   });
 }

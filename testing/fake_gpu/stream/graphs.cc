@@ -22,6 +22,7 @@ class GraphExec {
     const std::lock_guard lock(mutex_);
     last_ = Enqueue(stream, [graph = graph_, before = last_] {
       before.Wait();
+      QueueHead::Begun();  // of its nodes the queue knows nothing
       graph->Run();
     });
   }

@@ -15,7 +15,7 @@
 #include "testing/fake_gpu/devices.h"
 #include "testing/fake_gpu/environment.h"
 #include "testing/fake_gpu/handles.h"
-#include "testing/fake_gpu/processor/processor.h"
+#include "testing/fake_gpu/processor/processors.h"
 #include "testing/fake_gpu/stream/capture.h"
 #include "testing/fake_gpu/stream/grid.h"
 #include "testing/fake_gpu/stream/residency.h"
@@ -52,9 +52,11 @@ int BlocksPerMultiprocessor(const Function& function, int threads, std::size_t s
   return launches ? std::min({kMaxMultiprocessorBlocks, by_threads, by_registers, by_shared}) : 0;
 }
 
-void Run(const cuda_kernels::HostKernel& kernel, const GridShape& shape, const std::vector<std::byte>& parameter) {
+void Run(CUdevice device, const cuda_kernels::HostKernel& kernel, const GridShape& shape,
+         const std::vector<std::byte>& parameter) {
   if (!TheEnvironment().apart) return RunGrid(kernel, shape, parameter.data());
-  Processor::Instance().Run(static_cast<std::uint32_t>(&kernel - cuda_kernels::HostKernels().data()), shape, parameter);
+  const auto number = static_cast<std::uint32_t>(&kernel - cuda_kernels::HostKernels().data());
+  Processors::Instance().Run(device, number, shape, parameter);
 }
 
 // The kernel's only parameter, a struct, from either of the two ways to pass it.
@@ -95,6 +97,7 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
     Require(image != nullptr, CUDA_ERROR_INVALID_VALUE);
     constexpr int kOldestCode = 80;  // the architectures that the library has code for
     Require(TheEnvironment().capability >= kOldestCode, CUDA_ERROR_NO_BINARY_FOR_GPU);
+    if (TheEnvironment().apart) Processors::Instance().Start(CurrentDevice());
     *module = Handles<CUmodule, Module>().Add(std::make_shared<Module>(Module{CurrentDevice()}));
   });
 }
@@ -191,7 +194,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction handle, void*
     Enqueue(stream, [=, kernel = function->kernel, device = function->device,
                      parameter = Parameter(*function->kernel, parameters, extra)] {
       const Room room(device, blocks, each, cooperative);
-      Run(*kernel, {blocks, host_threads, room.blocks()}, parameter);
+      QueueHead::Begun();
+      Run(device, *kernel, {blocks, host_threads, room.blocks()}, parameter);
     });
   });
 }

@@ -109,17 +109,20 @@ void Moment::MakeCallerWait() const {
 
 std::uint64_t WaitsOfCallers() { return waits_of_callers.load(std::memory_order_relaxed); }
 
-Moment Stream::Push(Work work) {
+Moment Stream::Push(Work work, InQueue in_queue) {
   if (TheEnvironment().synchronous) {
     RunInCaller(work);
     return Now();
   }
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (!has_thread_) {
     std::thread([self = shared_from_this()] { self->Drain(); }).detach();
     has_thread_ = true;
   }
-  work_.push_back(std::move(work));
+  const auto depth = static_cast<std::uint64_t>(TheEnvironment().queue_depth);
+  changed_.wait(lock, [&] { return depth == 0 || pushed_ - done_ < depth; });
+  const bool queued = queue_ != nullptr && in_queue == InQueue::kYes;
+  work_.push_back({std::move(work), queued ? std::optional(queue_->Enter()) : std::nullopt});
   changed_.notify_all();
   return {shared_from_this(), ++pushed_};
 }
@@ -152,12 +155,15 @@ void Stream::Drain() {
   for (;;) {
     changed_.wait(lock, [&] { return !work_.empty() || closed_; });
     if (work_.empty()) return;
-    Work work = std::move(work_.front());
+    Pending next = std::move(work_.front());
     work_.pop_front();
     lock.unlock();
-    BeLate();
-    work();
-    work = nullptr;  // frees what it holds before any thread sees it as done
+    {
+      const QueueHead head(next.place ? queue_.get() : nullptr, next.place.value_or(0));
+      BeLate();
+      next.work();
+    }
+    next.work = nullptr;  // frees what it holds before any thread sees it as done
     lock.lock();
     ++done_;
     changed_.notify_all();
@@ -191,14 +197,16 @@ void WaitForAll(CUdevice device) {
   for (const auto& stream : StreamsOf(device)) stream->Now().MakeCallerWait();
 }
 
-Moment Enqueue(const std::shared_ptr<Stream>& stream, Work work) {
+Moment Enqueue(const std::shared_ptr<Stream>& stream, Work work, InQueue in_queue) {
   if (Recorded(*stream, work)) return {};
   auto before = ImpliedOrder(*stream);
-  if (before.empty()) return stream->Push(std::move(work));
-  return stream->Push([before = std::move(before), work = std::move(work)] {
-    for (const auto& moment : before) moment.Wait();
-    work();
-  });
+  if (before.empty()) return stream->Push(std::move(work), in_queue);
+  return stream->Push(
+      [before = std::move(before), work = std::move(work)] {
+        for (const auto& moment : before) moment.Wait();
+        work();
+      },
+      in_queue);
 }
 
 }  // namespace tutti::fake_gpu

@@ -12,7 +12,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
+
+#include "testing/fake_gpu/stream/hardware_queue.h"
 
 namespace tutti::fake_gpu {
 
@@ -34,15 +37,20 @@ struct Moment {
 
 std::uint64_t WaitsOfCallers();
 
+// Whether work takes a place in its stream's hardware queue.
+enum class InQueue { kYes, kNo };
+
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
   // Unless `blocking`, the null stream and this one do not wait for each other.
-  Stream(CUdevice device, bool blocking) : device_(device), blocking_(blocking) {}
+  Stream(CUdevice device, bool blocking)
+      : device_(device), blocking_(blocking), queue_(HardwareQueue::ForNextStream(device)) {}
 
   CUdevice device() const { return device_; }
   bool blocking() const { return blocking_; }
 
-  Moment Push(Work work);
+  // Waits for room if the stream holds as much work as the environment allows.
+  Moment Push(Work work, InQueue in_queue);
   // The moment after all work pushed so far.
   Moment Now();
   // Accepts no more work; work already pushed still runs.
@@ -56,11 +64,17 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void RunInCaller(const Work& work);
   void Drain();
 
+  struct Pending {
+    Work work;
+    std::optional<std::uint64_t> place;  // in the hardware queue
+  };
+
   const CUdevice device_;
   const bool blocking_;
+  const std::shared_ptr<HardwareQueue> queue_;  // null: its own
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Work> work_;
+  std::deque<Pending> work_;
   std::uint64_t pushed_ = 0;
   std::uint64_t done_ = 0;
   bool has_thread_ = false;
@@ -76,6 +90,6 @@ std::vector<std::shared_ptr<Stream>> StreamsOf(CUdevice device);
 void WaitForAll(CUdevice device);
 
 // Does the work in stream order, or records it if the stream is captured. Then the moment has no stream.
-Moment Enqueue(const std::shared_ptr<Stream>& stream, Work work);
+Moment Enqueue(const std::shared_ptr<Stream>& stream, Work work, InQueue in_queue = InQueue::kYes);
 
 }  // namespace tutti::fake_gpu

@@ -31,6 +31,7 @@ class Driver : public ::testing::Test {
   }
   void TearDown() override { EXPECT_EQ(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS); }
 
+  CUcontext context() const { return context_; }
   static CUdeviceptr Allocate(std::size_t bytes) {
     CUdeviceptr pointer = 0;
     EXPECT_EQ(cuMemAlloc(&pointer, bytes), CUDA_SUCCESS);
@@ -60,6 +61,15 @@ class Driver : public ::testing::Test {
   static CUresult Launch(const char* name, Parameter parameter, CUstream stream, unsigned blocks, unsigned threads) {
     void* parameters[] = {&parameter};
     return cuLaunchKernel(Function(name), blocks, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr);
+  }
+  static CUresult LaunchTogether(const char* name, Meeting parameter, CUstream stream, unsigned blocks,
+                                 unsigned threads) {
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    attribute.value.cooperative = 1;
+    const CUlaunchConfig config{blocks, 1, 1, threads, 1, 1, 0, stream, &attribute, 1};
+    void* parameters[] = {&parameter};
+    return cuLaunchKernelEx(&config, Function(name), parameters, nullptr);
   }
 
   // A kernel that runs until `Open`, so that a test can observe unfinished work.

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "testing/fake_gpu/extension.h"
+#include "testing/fake_gpu/memory/dma_buf.h"
 #include "testing/fake_gpu/tests/driver_fixture.h"
 
 namespace tutti::fake_gpu {
@@ -197,6 +199,12 @@ class Pieces : public Driver {
     ASSERT_EQ(cuMemCreate(&handle, kPiece, &properties_, 0), CUDA_SUCCESS);
     ASSERT_EQ(cuMemMap(base_ + piece * kPiece, kPiece, 0, handle, 0), CUDA_SUCCESS);
     EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+    EXPECT_EQ(SetAccess(piece, 1), CUDA_SUCCESS);
+  }
+  CUresult SetAccess(std::size_t first, std::size_t pieces,
+                     CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE) const {
+    const CUmemAccessDesc access{properties_.location, flags};
+    return cuMemSetAccess(base_ + first * kPiece, pieces * kPiece, &access, 1);
   }
   void Unmap(std::size_t piece) { EXPECT_EQ(cuMemUnmap(base_ + piece * kPiece, kPiece), CUDA_SUCCESS); }
 
@@ -222,6 +230,25 @@ TEST_F(Pieces, ThatFollowEachOtherAreCopiedAsOne) {
   Unmap(1);
 }
 
+using PiecesDeathTest = Pieces;
+
+TEST_F(PiecesDeathTest, AreNobodysUntilAccessIsSet) {
+  Map(0);
+  Map(1);
+  unsigned value = 3;
+  EXPECT_EQ(SetAccess(0, 2, CU_MEM_ACCESS_FLAGS_PROT_NONE), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemcpyHtoD(base_, &value, sizeof value), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_DEATH(*As<unsigned>(base_) = 1, "");
+  EXPECT_EQ(SetAccess(0, 2), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemcpyHtoD(base_ + kPiece, &value, sizeof value), CUDA_SUCCESS);
+  EXPECT_EQ(SetAccess(0, 3), CUDA_ERROR_INVALID_VALUE) << "nothing is mapped to the third";
+  EXPECT_EQ(SetAccess(2, 1), CUDA_ERROR_INVALID_VALUE);
+  const CUmemAccessDesc half{properties_.location, CU_MEM_ACCESS_FLAGS_PROT_NONE};
+  EXPECT_EQ(cuMemSetAccess(base_, kPiece / 2, &half, 1), CUDA_ERROR_INVALID_VALUE);
+  Unmap(0);
+  Unmap(1);
+}
+
 TEST_F(Pieces, HaveHandlesAgain) {
   Map(0);
   CUmemGenericAllocationHandle handle = 0;
@@ -231,6 +258,7 @@ TEST_F(Pieces, HaveHandlesAgain) {
   EXPECT_EQ(properties.location.id, 0);
   ASSERT_EQ(cuMemMap(base_ + kPiece, kPiece, 0, handle, 0), CUDA_SUCCESS);  // the same memory
   EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  EXPECT_EQ(SetAccess(1, 1), CUDA_SUCCESS);
   const auto stream = NewStream();
   EXPECT_EQ(cuStreamWriteValue32(stream, base_, 17, CU_STREAM_WRITE_VALUE_DEFAULT), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
@@ -263,6 +291,39 @@ TEST_F(Pieces, AreSharedByDescriptorIfTheirMakerAskedForThat) {
   EXPECT_EQ(cuMemSetAccess(base_, 0, accesses.data(), accesses.size()), CUDA_ERROR_INVALID_VALUE);
   *As<unsigned>(base_) = 17;
   EXPECT_EQ(*As<unsigned>(base_ + kPiece), 17U);
+  Unmap(0);
+  Unmap(1);
+}
+
+// What a file for NICs names is the range, whatever pieces it lies in.
+TEST_F(Pieces, HaveAFileForNics) {
+  Map(0);
+  Map(1);
+  constexpr std::size_t kPage = 4096;
+  const CUdeviceptr begin = base_ + kPiece - kPage;
+  int file = -1;
+  const auto ask = [&](CUdeviceptr pointer, std::size_t bytes) {
+    return cuMemGetHandleForAddressRange(&file, pointer, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+  };
+  EXPECT_EQ(ask(begin + 8, kPage), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(ask(begin, kPage + 8), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(ask(begin, kPiece + 2 * kPage), CUDA_ERROR_INVALID_VALUE) << "nothing is mapped behind the second";
+  ASSERT_EQ(ask(begin, 3 * kPage), CUDA_SUCCESS);
+  std::array<DmaBufPiece, 3> named;
+  ASSERT_EQ(pread(file, named.data(), sizeof named, 0), static_cast<ssize_t>(2 * sizeof named[0]));
+  close(file);
+  EXPECT_EQ(named[0].bytes, kPage);
+  EXPECT_EQ(named[1].bytes, 2 * kPage);
+  constexpr unsigned kLast = 29;
+  *As<unsigned>(begin + 3 * kPage - sizeof kLast) = kLast;
+  unsigned value = 0;
+  const auto last = static_cast<off_t>(named[1].offset + named[1].bytes - sizeof value);
+  ASSERT_EQ(pread(static_cast<int>(named[1].file), &value, sizeof value, last), static_cast<ssize_t>(sizeof value));
+  EXPECT_EQ(value, kLast);
+
+  int ordered = -1;
+  EXPECT_EQ(cuDeviceGetAttribute(&ordered, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, 0), CUDA_SUCCESS);
+  EXPECT_EQ(ordered, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER);
   Unmap(0);
   Unmap(1);
 }

@@ -7,48 +7,10 @@
 #include <thread>
 #include <vector>
 
-#include "testing/fake_gpu/tests/driver_fixture.h"
+#include "testing/fake_gpu/tests/strict_fixture.h"
 
 namespace tutti::fake_gpu {
 namespace {
-
-constexpr unsigned kBlockThreads = 256;
-constexpr unsigned kRoom = 8;         // blocks of that size that a device of four multiprocessors holds
-constexpr unsigned kHostThreads = 2;  // that run a block
-constexpr unsigned kArrivals = kRoom * kHostThreads;
-constexpr std::size_t MiB = 1 << 20;
-
-class Strict : public Driver {
- protected:
-  static void SetUpTestSuite() {
-    Driver::SetUpTestSuite();
-    setenv("TUTTI_FAKE_GPU_THREADS", std::to_string(kHostThreads).c_str(), 1);
-    setenv("TUTTI_FAKE_GPU_SMS", "4", 1);
-    setenv("TUTTI_FAKE_GPU_APART", "1", 1);
-    setenv("TUTTI_FAKE_GPU_LATE_US", "2000", 1);
-    setenv("TUTTI_FAKE_GPU_ALLOCATIONS_WAIT", "1", 1);
-    setenv("TUTTI_FAKE_GPU_CONTEXT_MS", "20", 1);
-    setenv("TUTTI_FAKE_GPU_MEMORY_MB", "16", 1);
-    setenv("TUTTI_FAKE_GPU_PINNED_MB", "4", 1);
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-  }
-  // A number that kernels and the host share.
-  struct Pinned {
-    Pinned() { EXPECT_EQ(cuMemHostAlloc(reinterpret_cast<void**>(&value), sizeof *value, 0), CUDA_SUCCESS); }
-    ~Pinned() { EXPECT_EQ(cuMemFreeHost(value), CUDA_SUCCESS); }
-    Pinned(const Pinned&) = delete;
-    Pinned& operator=(const Pinned&) = delete;
-    std::uint32_t* value = nullptr;
-  };
-  static CUresult LaunchTogether(const char* name, Meeting parameter, CUstream stream, unsigned blocks) {
-    CUlaunchAttribute attribute{};
-    attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-    attribute.value.cooperative = 1;
-    const CUlaunchConfig config{blocks, 1, 1, kBlockThreads, 1, 1, 0, stream, &attribute, 1};
-    void* parameters[] = {&parameter};
-    return cuLaunchKernelEx(&config, Function(name), parameters, nullptr);
-  }
-};
 
 using StrictDeathTest = Strict;
 
@@ -128,10 +90,11 @@ TEST_F(Strict, BlocksWaitForRoom) {
   const auto one = NewStream(), other = NewStream();
   const Pinned first, second;
   *first.value = *second.value = 0;
-  EXPECT_EQ(LaunchTogether("meeting", {first.value, 1}, one, kRoom + 1), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
-  ASSERT_EQ(LaunchTogether("meeting", {first.value, kArrivals + 1}, one, kRoom), CUDA_SUCCESS);
+  EXPECT_EQ(LaunchTogether("meeting", {first.value, 1}, one, kRoom + 1, kBlockThreads),
+            CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+  ASSERT_EQ(LaunchTogether("meeting", {first.value, kArrivals + 1}, one, kRoom, kBlockThreads), CUDA_SUCCESS);
   while (std::atomic_ref(*first.value).load() < kArrivals) std::this_thread::yield();
-  ASSERT_EQ(LaunchTogether("meeting", {second.value, 2 * kHostThreads}, other, 2), CUDA_SUCCESS);
+  ASSERT_EQ(LaunchTogether("meeting", {second.value, 2 * kHostThreads}, other, 2, kBlockThreads), CUDA_SUCCESS);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(std::atomic_ref(*second.value).load(), 0U) << "the device is full";
   std::atomic_ref(*first.value).fetch_add(1);

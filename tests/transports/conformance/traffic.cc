@@ -42,9 +42,13 @@ void Traffic::Step() {
   auto& from = rank.fabric.From(channel, protocol, peer);
   while (emptied < slots && from.Look(kTagOfTraffic + emptied) == ring::EmptyEnd::State::ready) {
     const std::uint32_t bytes = SizeOf(emptied, from.shape().capacity);
-    EXPECT_EQ(from.Content().bytes, bytes) << "slot " << emptied;
+    const auto content = from.Content();
+    EXPECT_EQ(content.bytes, bytes) << "slot " << emptied;
+    const auto* const data = content.kind == ring::SlotKind::pointer
+                                 ? reinterpret_cast<const std::byte*>(from.Reference().address)
+                                 : from.Data();
     std::size_t wrong = 0;
-    for (std::size_t i = 0; i < bytes; ++i) wrong += from.Data()[i] != Pattern(peer, channel, protocol, emptied, i);
+    for (std::size_t i = 0; i < bytes; ++i) wrong += data[i] != Pattern(peer, channel, protocol, emptied, i);
     EXPECT_EQ(wrong, 0U) << "slot " << emptied << " of " << bytes << " bytes on " << ring::NameOf(protocol);
     from.Release();
     ++emptied;
@@ -65,7 +69,7 @@ void MoveAll(Rank& rank, int channels) {
     rank.engine.Need(peer);
     for (int channel = 0; channel < channels; ++channel) {
       for (const ring::Protocol protocol : kAllProtocols)
-        all.emplace_back(rank, peer, channel, protocol, protocol == ring::Protocol::bulk ? 12 : 150);
+        all.emplace_back(rank, peer, channel, protocol, protocol == ring::Protocol::bulk ? 40 : 150);
     }
   }
   Finish(rank, all);

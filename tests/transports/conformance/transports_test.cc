@@ -20,7 +20,7 @@ std::unique_ptr<progress::NetworkTransport> MakeTcp(int rank, const std::vector<
 std::unique_ptr<progress::NetworkTransport> MakeUcx(int rank, const std::vector<int>& peers, const auth::SecretKey& key,
                                                     const AllGather& all_gather,
                                                     progress::NetworkTransportEvents& events) {
-  return ucx::kNetwork.make(rank, peers, key, OnLoopback(), all_gather, events);
+  return ucx::kNetwork.make(rank, peers, key, OnLoopback(), {}, all_gather, events);
 }
 
 Maker PluginMaker(const std::string& version) {
@@ -28,7 +28,7 @@ Maker PluginMaker(const std::string& version) {
                    progress::NetworkTransportEvents& events) {
     auto settings = OnLoopback();
     settings.net_plugin = TUTTI_TEST_NETS "/libnccl-net-test" + version + ".so";
-    return plugin::kNetwork.make(rank, peers, key, settings, all_gather, events);
+    return plugin::kNetwork.make(rank, peers, key, settings, {}, all_gather, events);
   };
 }
 

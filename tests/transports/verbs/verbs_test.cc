@@ -32,7 +32,7 @@ Settings OnDevices(const std::string& hca) {
 Maker With(const Settings& settings) {
   return [settings](int rank, const std::vector<int>& peers, const auth::SecretKey& key, const AllGather& all_gather,
                     progress::NetworkTransportEvents& events) {
-    return kNetwork.make(rank, peers, key, settings, all_gather, events);
+    return kNetwork.make(rank, peers, key, settings, {}, all_gather, events);
   };
 }
 Maker On(const std::string& hca) { return With(OnDevices(hca)); }

@@ -17,7 +17,9 @@ namespace {
 // that no kernel runs.
 struct KeptParts {
   explicit KeptParts(const DeviceLayout& layout)
-      : first(layout.zeroed_bytes()), last_at(layout.lines_at()), last(layout.bytes() - layout.lines_at()) {}
+      : first(layout.zeroed_bytes()),
+        last_at(layout.may_hold_lines_at()),
+        last(layout.bytes() - layout.may_hold_lines_at()) {}
 
   std::size_t first, last_at, last;
 };
@@ -26,7 +28,8 @@ struct KeptParts {
 
 std::size_t DeviceFabric::other_bytes() const {
   const std::size_t lent = memory_->can_give_back() ? 0 : memory_->bytes();
-  return lent + ends_.bytes() + (team_ != nullptr ? team_->bytes() : 0);
+  const std::size_t across = across_ ? across_->device_bytes() : 0;
+  return lent + ends_.bytes() + across + (team_ != nullptr ? team_->bytes() : 0);
 }
 
 std::string DeviceFabric::MapBorrowed(const AllGather& all_gather, Deadline deadline) {

@@ -28,7 +28,7 @@ CuIpcHandle LentMemory::Handle() const {
   return handle;
 }
 
-void LentMemory::Take() { FillWithNewMemory(*mapped_, bytes_); }
+void LentMemory::Take() { FillWithNewMemory(*mapped_, 0, bytes_, MemoryUsers::all); }
 
 void BorrowedMemory::Map(const CudaDevice& device, const PhysicalMemory& memory, std::size_t bytes) {
   const CurrentDevice current(device.driver(), device.context());

@@ -1,5 +1,7 @@
 #include "transports/cuda/memory/mapped_memory.h"
 
+#include <fmt/ranges.h>
+
 #include "base/file_descriptor.h"
 #include "base/numbers/rounding.h"
 
@@ -63,29 +65,38 @@ MappedMemory::~MappedMemory() {
 void MappedMemory::Unmap() noexcept {
   if (held_.pieces.empty()) return;
   ReleaseIn(*held_.driver, held_.context, [this] {
-    CuPointer at = held_.address;
-    for (const std::size_t bytes : held_.pieces) {
-      held_.driver->cuMemUnmap(at, bytes);
-      at += bytes;
-    }
+    for (const auto& [place, bytes] : held_.pieces) held_.driver->cuMemUnmap(held_.address + place, bytes);
   });
   held_.pieces.clear();
   held_.used = 0;
 }
 
-void MappedMemory::Append(const PhysicalMemory& memory, std::size_t bytes, std::span<const int> devices) {
+void MappedMemory::MapAt(std::size_t place, const PhysicalMemory& memory, std::size_t bytes,
+                         std::span<const int> devices) {
   const auto& driver = *held_.driver;
-  if (bytes > held_.room - held_.used) {
-    Throw(tuttiInternalError, "a piece of {} bytes was to be mapped where {} are left", bytes, held_.room - held_.used);
+  if (bytes > held_.room - place) {
+    Throw(tuttiInternalError, "a piece of {} bytes was to be mapped where {} are left", bytes, held_.room - place);
   }
   const CurrentDevice current(driver, held_.context);
-  const CuPointer at = held_.address + held_.used;
-  driver.Check(driver.cuMemMap(at, bytes, 0, memory.handle(), 0), "cuMemMap");
-  held_.pieces.push_back(bytes);
-  held_.used += bytes;
+  const CuPointer at = held_.address + place;
   std::vector<CuAccess> accesses;
   for (const int device : devices) accesses.push_back({{kCuOnDevice, device}, kCuReadWrite});
-  driver.Check(driver.cuMemSetAccess(at, bytes, accesses.data(), accesses.size()), "cuMemSetAccess");
+  driver.Check(driver.cuMemMap(at, bytes, 0, memory.handle(), 0), "cuMemMap");
+  const auto result = driver.cuMemSetAccess(at, bytes, accesses.data(), accesses.size());
+  if (result == kCuSuccess) {
+    held_.pieces.push_back({place, bytes});
+    held_.used += bytes;
+    return;
+  }
+  driver.cuMemUnmap(at, bytes);  // or the place could not be mapped again
+  if (result == kCuErrorInvalidDevice) {
+    Throw(
+        tuttiUnhandledCudaError,
+        "a device among {} does not reach the memory of another: they have no peer access (instances of a partitioned "
+        "GPU never have)",
+        fmt::join(devices, ", "));
+  }
+  driver.Check(result, "cuMemSetAccess");
 }
 
 namespace {
@@ -110,6 +121,7 @@ class Maker {
   CuResult Make(std::size_t bytes, CuMemory* memory) const {
     return driver_.cuMemCreate(memory, bytes, &properties_, 0);
   }
+  CuDevice device() const { return device_; }
   // The device, and those of this process that reach its memory.
   std::vector<int> Users() const {
     std::vector<int> users{device_};
@@ -150,13 +162,19 @@ std::optional<MappedMemory> NewMappedMemory(const CudaDriver& driver, CuContext 
   return mapped;
 }
 
-void FillWithNewMemory(MappedMemory& mapped, std::size_t bytes) {
+std::size_t MemoryGranularity(const CudaDriver& driver, CuContext context) {
+  const CurrentDevice current(driver, context);
+  return Maker(driver).Rounded(1);
+}
+
+void FillWithNewMemory(MappedMemory& mapped, std::size_t place, std::size_t bytes, MemoryUsers users) {
   const auto& driver = mapped.driver();
   const CurrentDevice current(driver, mapped.context());
   const Maker maker(driver);
   CuMemory handle = 0;
   CheckAllocation(driver, maker.Make(bytes, &handle), bytes, "cuMemCreate");
-  mapped.Append(PhysicalMemory(driver, handle), bytes, maker.Users());
+  const PhysicalMemory memory(driver, handle);
+  mapped.MapAt(place, memory, bytes, users == MemoryUsers::all ? maker.Users() : std::vector{maker.device()});
 }
 
 Pieces PiecesUnder(const CudaDriver& driver, CuContext context, const void* buffer, std::size_t bytes) {

@@ -43,7 +43,7 @@ class PhysicalMemory {
 // What cuMemCreate takes for memory of this device that other processes can get.
 CuMemoryProperties ShareableMemoryOf(int device);
 
-// A range of addresses with physical allocations side by side. Move-only. Throws tuttiUnhandledCudaError.
+// A range of addresses with physical allocations. Move-only. Throws tuttiUnhandledCudaError.
 class MappedMemory {
  public:
   MappedMemory() = default;
@@ -56,22 +56,31 @@ class MappedMemory {
   }
   ~MappedMemory();
 
-  // Maps the memory, of that many bytes, behind what was appended before; kernels of these devices may use it.
-  void Append(const PhysicalMemory& memory, std::size_t bytes, std::span<const int> devices);
+  // Maps the memory, of that many bytes, at this place of the range; kernels of these devices may use it. If it throws,
+  // nothing is mapped there.
+  void MapAt(std::size_t place, const PhysicalMemory& memory, std::size_t bytes, std::span<const int> devices);
+  // Behind what was appended before. REQUIRES: nothing was mapped otherwise.
+  void Append(const PhysicalMemory& memory, std::size_t bytes, std::span<const int> devices) {
+    MapAt(held_.used, memory, bytes, devices);
+  }
   // Ends all mappings; the addresses stay reserved. Never throws.
   void Unmap() noexcept;
   const CudaDriver& driver() const { return *held_.driver; }
   CuContext context() const { return held_.context; }
   std::byte* data() const { return reinterpret_cast<std::byte*>(held_.address); }
-  std::size_t bytes() const { return held_.used; }
+  std::size_t bytes() const { return held_.used; }  // that are mapped
+  std::size_t room() const { return held_.room; }
 
  private:
+  struct Piece {
+    std::size_t place, bytes;
+  };
   struct Held {
     const CudaDriver* driver = nullptr;
     CuContext context = nullptr;
     CuPointer address = 0;
     std::size_t room = 0, used = 0;
-    std::vector<std::size_t> pieces;  // the lengths of what is mapped
+    std::vector<Piece> pieces;  // what is mapped
   };
 
   Held held_;
@@ -81,9 +90,14 @@ class MappedMemory {
 // than asked. Null where the driver makes no such memory.
 std::optional<MappedMemory> NewMappedMemory(const CudaDriver& driver, CuContext context, std::size_t bytes);
 
-// Appends new memory of the context's device, for the same devices. REQUIRES: `bytes` as NewMappedMemory rounds it. Throws
+// What NewMappedMemory rounds to. REQUIRES: the driver makes such memory. Throws tuttiUnhandledCudaError.
+std::size_t MemoryGranularity(const CudaDriver& driver, CuContext context);
+
+// Devices whose kernels use memory: its own, or as NewMappedMemory's.
+enum class MemoryUsers { own, all };
+// Maps new memory of the context's device there. REQUIRES: both are multiples of MemoryGranularity(). Throws
 // tuttiUnhandledCudaError.
-void FillWithNewMemory(MappedMemory& mapped, std::size_t bytes);
+void FillWithNewMemory(MappedMemory& mapped, std::size_t place, std::size_t bytes, MemoryUsers users);
 
 // The physical allocations under a range of addresses, in order.
 struct Pieces {

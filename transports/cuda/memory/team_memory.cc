@@ -30,18 +30,20 @@ struct Introduction {
   bool wanted, capable;
 };
 
-// Why these ranks have no switch that adds, as far as each of them knows; "": they may have.
-std::string WhyNot(const std::vector<Introduction>& all, bool one_host) {
-  if (!one_host) return "the ranks are on several hosts";
+// Why some host's ranks have no switch that adds, as far as each of them knows; "": they may have.
+std::string WhyNot(const std::vector<Introduction>& all, const shm::Hosts& hosts) {
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (!all[r].wanted) return fmt::format("rank {} has TUTTI_NVLS=0 or TUTTI_GPU_P2P=0", r);
     if (!all[r].capable) return fmt::format("rank {}'s GPU or driver has no multicast", r);
-    for (std::size_t q = 0; q < r; ++q) {
-      if (std::memcmp(&all[q].uuid, &all[r].uuid, sizeof(CuUuid)) == 0)
+    const auto local = hosts.RanksWith(static_cast<int>(r));
+    if (local.size() == 1) return all.size() > 1 ? fmt::format("rank {} is alone on its host", r) : "there is one rank";
+    for (const int q : local) {
+      if (q < static_cast<int>(r) &&
+          std::memcmp(&all[static_cast<std::size_t>(q)].uuid, &all[r].uuid, sizeof(CuUuid)) == 0)
         return fmt::format("ranks {} and {} share a GPU", q, r);
     }
   }
-  return all.size() > 1 ? "" : "there is one rank";
+  return "";
 }
 
 }  // namespace
@@ -72,12 +74,12 @@ std::unique_ptr<TeamMemory> TeamMemory::Make(const CudaDevice& device, const shm
   const auto& driver = device.driver();
   const bool capable = driver.multicast && device.Attribute(kCuMulticast) != 0;
   const auto introductions = GatherValues(all_gather, Introduction{device.uuid(), wanted, capable});
-  *why = WhyNot(introductions, shm.hosts().count() == 1);
+  *why = WhyNot(introductions, shm.hosts());
   if (!why->empty()) return nullptr;
 
-  const std::size_t ranks = introductions.size();
-  constexpr int kFirst = 0;
-  const bool makes = shm.rank() == kFirst;
+  const std::size_t ranks = shm.local().size();
+  const int first = shm.local().front();
+  const bool makes = shm.rank() == first;
   std::unique_ptr<TeamMemory> team;
   FileDescriptor shared;
   *why = InPhase(all_gather, [&] {
@@ -88,7 +90,7 @@ std::unique_ptr<TeamMemory> TeamMemory::Make(const CudaDevice& device, const shm
                  "cuMulticastGetGranularity");
     team.reset(new TeamMemory(device, granularity, RoundUp(bytes, granularity)));
     if (!makes) {
-      // Every rank must give a descriptor; only the first rank's means something.
+      // Every rank must give a descriptor; only the first one's means something.
       shared = FileDescriptor(memfd_create("tutti-none", MFD_CLOEXEC));
       if (shared.get() < 0) Throw(tuttiSystemError, "memfd_create failed");
       return;
@@ -112,7 +114,7 @@ std::unique_ptr<TeamMemory> TeamMemory::Make(const CudaDevice& device, const shm
   const int mine = shared.get();
   shm::ExchangeDescriptors(shm.locality(), std::span(&mine, 1), all_gather, deadline,
                            [&](int r, const std::vector<FileDescriptor>& fds) {
-                             if (r != kFirst) return;
+                             if (r != first) return;
                              try {
                                import(fds.at(0));
                              } catch (const Error& error) {
@@ -121,8 +123,10 @@ std::unique_ptr<TeamMemory> TeamMemory::Make(const CudaDevice& device, const shm
                            });
   *why = InPhase(all_gather, [&] {
     if (!import_error.empty()) Throw(tuttiUnhandledCudaError, "{}", import_error);
-    if (!makes && shm.same_process(kFirst)) team->object_ = shm::FindOffer<PhysicalMemory>(keys[kFirst], kFirst);
-    if (team->object_ == nullptr) Throw(tuttiRemoteError, "rank {} of this process left", kFirst);
+    if (!makes && shm.same_process(first)) {
+      team->object_ = shm::FindOffer<PhysicalMemory>(keys[static_cast<std::size_t>(first)], first);
+    }
+    if (team->object_ == nullptr) Throw(tuttiRemoteError, "rank {} of this process left", first);
     const CurrentDevice current(driver, device.context());
     driver.Check(driver.cuMulticastAddDevice(team->object_->handle(), team->number_), "cuMulticastAddDevice");
   });

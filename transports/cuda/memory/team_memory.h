@@ -1,5 +1,6 @@
-// Memory of every rank's GPU that the switch between them adds and multiplies (NVLink SHARP; CUDA's multicast objects).
-// Every rank has a piece of its own, and one more address that means all pieces at once, for multimem instructions only.
+// Memory of the GPUs of a host's ranks, which the switch between them adds and multiplies (NVLink SHARP; CUDA's multicast
+// objects). Every rank has a piece of its own, and one more address that means all pieces of its host at once, for multimem
+// instructions only.
 //
 // Thread-safety: collective to make; getters from any thread.
 #pragma once
@@ -18,9 +19,9 @@ namespace tutti::cuda_transport {
 
 class TeamMemory {
  public:
-  // Collective. `shm` connects the same ranks; it and `device` outlive this. Null on all ranks where it is impossible, with
-  // the reason in *why: ranks on several hosts, two ranks on one GPU, a GPU or driver without multicast, or a call of
-  // the driver that failed on some rank. `wanted`: the setting, of this rank.
+  // Collective. `shm` connects the same ranks; it and `device` outlive this. Null on all ranks where it is impossible on
+  // some host, with the reason in *why: a rank alone on its host, two ranks on one GPU, a GPU or driver without multicast,
+  // or a call of the driver that failed on some rank. `wanted`: the setting, of this rank.
   static std::unique_ptr<TeamMemory> Make(const CudaDevice& device, const shm::Fabric& shm, std::size_t bytes,
                                           bool wanted, const AllGather& all_gather, Deadline deadline,
                                           std::string* why);

@@ -13,4 +13,5 @@ try:
     print(f"process {process}: the sum is {result.addressable_shards[0].data[0]}", flush=True)
 except (jax.errors.JaxRuntimeError, ValueError) as error:  # JAX chooses one of them
     print(f"process {process}: {error}", flush=True)
+    jax.distributed.shutdown()  # waits for the other processes: JAX aborts those that lose the coordinator, process 0
     os._exit(0)

@@ -6,7 +6,7 @@ import os
 import jax
 
 process, processes = int(os.environ["JAX_TEST_PROCESS"]), int(os.environ["JAX_TEST_PROCESSES"])
-jax.distributed.initialize(os.environ["JAX_TEST_COORDINATOR"], processes, process)
+jax.distributed.initialize(os.environ["JAX_TEST_COORDINATOR"], processes, process, shutdown_timeout_seconds=30)
 
 import numpy as np  # noqa: E402
 from jax.sharding import Mesh, NamedSharding  # noqa: E402

@@ -28,7 +28,10 @@ class NetworkPeer {
       : rank_(rank), rings_(rings.begin(), rings.end()) {}
 
   int rank() const { return rank_; }
+  std::uint32_t Poll(std::uint32_t) { return 0; }
   bool HasFilled() const { return false; }
+  void AllowRunAhead() {}
+  bool ShowKept() { return false; }
   bool PumpSlots(NetworkTransport&) { return false; }
   bool PumpCredits(NetworkTransport&, Tell) { return false; }
   void Announce(NetworkTransport&) {}
