@@ -12,13 +12,6 @@
 namespace tutti::builders {
 namespace {
 
-Collective SomeFormOf(tuttiAlgorithm_t algorithm) {
-  for (int c = 0; c < kScheduledCollectives; ++c) {
-    if (Supports(algorithm, static_cast<Collective>(c), 4)) return static_cast<Collective>(c);
-  }
-  return Collective::send;
-}
-
 TEST(Build, NamesAreUniqueAndComeBack) {
   std::set<std::string_view> names;
   for (const auto algorithm : kAllAlgorithms) {
@@ -66,18 +59,6 @@ TEST(Build, SaysWhatIsOnlyToCompareWith) {
   EXPECT_TRUE(RecordOf(tuttiAlgorithmParameterServer).baseline);
   EXPECT_TRUE(RecordOf(tuttiAlgorithmAllToAllBroadcast).baseline);
   EXPECT_FALSE(RecordOf(tuttiAlgorithmTwoLevel).baseline);
-}
-
-// A fabric must have the connections of all channels of a schedule.
-TEST(Build, KnowsHowManyChannelsOfAFabricAScheduleTakes) {
-  for (const auto algorithm : kAllAlgorithms) {
-    if (algorithm == tuttiAlgorithmProgram) continue;
-    constexpr int kAsked = 3;
-    const auto schedule = Build(algorithm, {SomeFormOf(algorithm), 0, 4, 0, kAsked});
-    ASSERT_TRUE(schedule) << NameOf(algorithm);
-    EXPECT_EQ(std::ssize(schedule->channels) * schedule->connections, kAsked * RecordOf(algorithm).ChannelsOfFabric(true))
-        << NameOf(algorithm);
-  }
 }
 
 // No step exceeds the limits that executors must support, at any size.

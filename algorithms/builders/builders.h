@@ -14,8 +14,6 @@ Schedule BuildDirect(const ScheduleRequest& request);
 
 // two_shot.cc. REQUIRES: all_reduce or reduce; nranks > 1.
 Schedule BuildTwoShot(const ScheduleRequest& request);
-// Connections in each channel of an all-reduce without posts.
-inline constexpr int kTwoShotConnections = 2;
 
 // grouped.cc. REQUIRES: all_reduce; 1 < nranks <= kMaxGroupedRanks.
 Schedule BuildGrouped(const ScheduleRequest& request);

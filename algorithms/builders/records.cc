@@ -3,15 +3,11 @@
 #include <algorithm>
 
 #include "algorithms/builders/builders.h"
-#include "algorithms/builders/node_lanes.h"
-#include "algorithms/builders/trees.h"
 
 namespace tutti::builders {
 namespace {
 
 using enum Collective;
-
-constexpr int kChannelsOfNodeTrees = kTrees * kNodeConnections;
 
 // Indexed by tuttiAlgorithm_t.
 constexpr std::array<Record, tuttiNumAlgorithms> kRecords = {{
@@ -28,7 +24,6 @@ constexpr std::array<Record, tuttiNumAlgorithms> kRecords = {{
      .build = BuildTwoShot,
      .forms = SetOf(all_reduce, reduce),
      .most_ranks_reducing = kMaxReads,
-     .channels = {.without_posts = kTwoShotConnections},
      .symmetry = Symmetry::rotation,
      .rounding = Rounding::in_rank_order},
     {.algorithm = tuttiAlgorithmRing,
@@ -41,7 +36,6 @@ constexpr std::array<Record, tuttiNumAlgorithms> kRecords = {{
      .name = "double_binary_tree",
      .build = BuildDoubleBinaryTree,
      .forms = SetOf(all_reduce, broadcast, reduce),
-     .channels = {kTrees, kTrees},
      .trees = Trees::of_ranks},
     {.algorithm = tuttiAlgorithmRecursive,
      .name = "recursive",
@@ -71,7 +65,6 @@ constexpr std::array<Record, tuttiNumAlgorithms> kRecords = {{
      .name = "two_level",
      .build = BuildTwoLevel,
      .forms = SetOf(all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce),
-     .channels = {kNodeConnections, kNodeConnections},
      .needs = {.nodes = true},
      .symmetry = Symmetry::rotation,
      // Nodes exchange in turns, each with another partner: no node does the same as its neighbour.
@@ -82,7 +75,6 @@ constexpr std::array<Record, tuttiNumAlgorithms> kRecords = {{
      .name = "two_level_tree",
      .build = BuildTwoLevelTree,
      .forms = SetOf(all_reduce, broadcast, reduce),
-     .channels = {kChannelsOfNodeTrees, kChannelsOfNodeTrees},
      .needs = {.nodes = true},
      .trees = Trees::of_nodes},
     // The baselines sum in rank order on up to kMaxReads ranks. They are not chosen for that.
@@ -108,14 +100,12 @@ constexpr std::array<Record, tuttiNumAlgorithms> kRecords = {{
      .forms = kEveryScheduled,
      .most_ranks = kMaxReads,  // and MostWrites
      .needs = {.one_launch = true},
-     .lane_for_each_rank = SetOf(all_to_all),
      .symmetry = Symmetry::rotation,
      .rounding = Rounding::in_rank_order},
     {.algorithm = tuttiAlgorithmNvls,
      .name = "nvls",
      .build = BuildNvls,
      .forms = SetOf(all_reduce, reduce_scatter, all_gather, broadcast, reduce),
-     .channels = {.without_posts = kTrees},
      .needs = {.a_switch = true},
      .across_switches = SetOf(all_reduce, reduce_scatter, all_gather),
      .symmetry = Symmetry::rotation,

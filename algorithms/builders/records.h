@@ -32,18 +32,14 @@ enum class Rounding {
 // other collectives.
 enum class Trees { none, of_ranks, of_nodes };
 
-// Channels of a fabric for each channel that a request asks for: channels that the schedule makes, times connections
-// (schedule.h).
-struct FabricChannels {
-  int with_posts = 1, without_posts = 1;
-};
-
 // An algorithm is chosen only where these are.
 struct Needs {
   bool posts = false;
   bool nodes = false;  // several; if it is forced, it works with one, too
   bool one_launch = false;
   bool a_switch = false;  // that adds between GPUs
+
+  friend bool operator==(const Needs&, const Needs&) = default;
 };
 
 struct Record {
@@ -55,10 +51,8 @@ struct Record {
 
   int most_ranks = std::numeric_limits<int>::max();
   int most_ranks_reducing = std::numeric_limits<int>::max();
-  FabricChannels channels = {};
   Needs needs = {};
-  CollectiveSet across_switches = 0;     // forms for ranks at several switches
-  CollectiveSet lane_for_each_rank = 0;  // forms with as many lanes as ranks
+  CollectiveSet across_switches = 0;  // forms for ranks at several switches
 
   Symmetry symmetry = Symmetry::none;  // where there is no root
   Trees trees = Trees::none;
@@ -81,7 +75,6 @@ struct Record {
     const bool by_trees = trees != Trees::none && collective == Collective::all_reduce;
     return HasRoot(collective) || by_trees ? Symmetry::none : symmetry;
   }
-  int ChannelsOfFabric(bool posts) const { return posts ? channels.with_posts : channels.without_posts; }
 };
 
 // REQUIRES: an algorithm that tutti.h lists, or tuttiAlgorithmNone.

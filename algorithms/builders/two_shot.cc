@@ -9,6 +9,8 @@
 namespace tutti::builders {
 namespace {
 
+constexpr int kConnections = 2;  // in each channel of an all-reduce without posts: for contributions and results
+
 Step SendContribution(int q) { return MakeStep(q, {Scaled(q)}, {To(q)}); }
 
 Step ReduceOwnBlock(int rank, int n, std::vector<Operand> writes) {
@@ -18,7 +20,7 @@ Step ReduceOwnBlock(int rank, int n, std::vector<Operand> writes) {
 // Three lanes, so that a rank may send ahead and fetch results while it waits for contributions. Results that are not
 // posted have connections of their own, because contributions may overtake them.
 Channel AllReduce(int rank, int n, bool posts) {
-  constexpr int kResults = kTwoShotConnections - 1;
+  constexpr int kResults = kConnections - 1;
   Lane send;
   Lane reduce;
   if (posts) {
@@ -53,7 +55,7 @@ Schedule BuildTwoShot(const ScheduleRequest& request) {
   const auto& [collective, rank, n, root, channels, where, posts] = request;
   Schedule schedule =
       Answer(request, n, collective == Collective::reduce ? Reduce(rank, n, root) : AllReduce(rank, n, posts));
-  if (collective == Collective::all_reduce && !posts) schedule.connections = kTwoShotConnections;
+  if (collective == Collective::all_reduce && !posts) schedule.connections = kConnections;
   schedule.reference_safe = true;
   schedule.reference_safe_in_place = true;
   return schedule;

@@ -254,10 +254,11 @@ DeviceProgram::DeviceProgram(schedule::Schedule schedule, schedule::Extents exte
 
 void DeviceProgram::CheckTeam(const cuda_transport::DeviceFabric& fabric, const StridedSides& strided) const {
   if (schedule_.team.empty()) return;
-  if (!fabric.has_team() || config_.protocol != ring::Protocol::bulk || config_.chunk_bytes > fabric.team_capacity() ||
+  if (!fabric.has_team() || std::ssize(schedule_.channels) > fabric.team_channels() ||
+      config_.protocol != ring::Protocol::bulk || config_.chunk_bytes > fabric.team_capacity() ||
       strided.input != nullptr || strided.output != nullptr) {
-    Throw(tuttiInternalError, "no switch between the GPUs carries {} slots of {} bytes{}",
-          ring::NameOf(config_.protocol), config_.chunk_bytes,
+    Throw(tuttiInternalError, "no switch between the GPUs carries {} slots of {} bytes in {} channels{}",
+          ring::NameOf(config_.protocol), config_.chunk_bytes, schedule_.channels.size(),
           strided.input != nullptr || strided.output != nullptr ? " of tensors" : "");
   }
   for (const auto& channel : schedule_.channels) {

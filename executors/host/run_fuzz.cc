@@ -103,9 +103,8 @@ void Fuzz(std::span<const std::byte> input) {
   request.posts = choices.Below(4) != 0;
   const auto algorithm = kAlgorithms[choices.Below(std::size(kAlgorithms))];
   const auto type = kTypes[choices.Below(std::size(kTypes))];
-  if (builders::RecordOf(algorithm).ChannelsOfFabric(request.posts) * request.channels > kChannels) return;
   const auto schedule = builders::Build(algorithm, request);
-  if (!schedule) return;
+  if (!schedule || static_cast<int>(schedule->channels.size()) * schedule->connections > kChannels) return;
 
   const auto protocol = static_cast<ring::Protocol>(choices.Below(ring::kProtocols));
   const std::size_t most = std::min<std::size_t>(beside.fabric().layout().SlotShapeOf(protocol, 0).capacity, 1024);

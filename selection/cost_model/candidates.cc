@@ -43,27 +43,27 @@ bool RoundsOnce(const builders::Record& record, const TuningContext& tuning) {
   return false;
 }
 
-// Channel counts to try for an algorithm that takes `unit` of the fabric's for each; one unit carries `block_bytes`.
-// `of_fabric`: those that there are.
-std::vector<int> ChannelCounts(const TuningContext& tuning, int of_fabric, int unit, int lanes,
-                               std::size_t block_bytes) {
-  int most = std::max(1, of_fabric / unit);
+// Numbers of units to try; a channel carries `unit_bytes` of every block, divided by
+// their number. `of_fabric`: MostChannels().
+std::vector<int> ChannelCounts(const TuningContext& tuning, int of_fabric, const Unit& unit, std::size_t unit_bytes) {
+  const int each = unit.channels_of_fabric;
+  int most = std::max(1, of_fabric / each);
   // A count that the user forces is not fitted to the GPU: a launch refuses it with the numbers.
-  if (tuning.forced.channels != 0) return {std::clamp(tuning.forced.channels / unit, 1, most)};
-  if (tuning.most_lanes != 0) most = std::clamp(tuning.most_lanes / lanes, 1, most);
-  if (tuning.forced.most_channels != 0) most = std::clamp(tuning.forced.most_channels / unit, 1, most);
-  const int least = std::clamp((tuning.forced.least_channels + unit - 1) / unit, 1, most);
+  if (tuning.forced.channels != 0) return {std::clamp(tuning.forced.channels / each, 1, most)};
+  if (tuning.most_lanes != 0) most = std::clamp(tuning.most_lanes / unit.lanes, 1, most);
+  if (tuning.forced.most_channels != 0) most = std::clamp(tuning.forced.most_channels / each, 1, most);
+  const int least = std::clamp((tuning.forced.least_channels + each - 1) / each, 1, most);
   if (tuning.threads == 0) {
     std::vector<int> counts;
     for (const int count : kGpuChannels) {
-      const int asked = std::clamp(count / unit, least, most);
+      const int asked = std::clamp(count / each, least, most);
       if (counts.empty() || counts.back() != asked) counts.push_back(asked);
     }
     return counts;
   }
   // One channel per thread, once each channel gets at least a line.
-  const int threads = std::clamp(tuning.threads / unit, least, most);
-  if (threads == least || block_bytes / static_cast<std::size_t>(threads) < ring::kCacheLine) return {least};
+  const int threads = std::clamp(tuning.threads / each, least, most);
+  if (threads == least || unit_bytes / static_cast<std::size_t>(threads) < ring::kCacheLine) return {least};
   return {least, threads};
 }
 
@@ -195,9 +195,8 @@ std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Tu
       return "does not support ranks at several switches";
     }
   }
-  const bool lane_for_each_rank = Has(record.lane_for_each_rank, kind.collective);
-  if (lane_for_each_rank && tuning.most_lanes != 0 && tuning.nranks > tuning.most_lanes) {
-    return "has a thread block for every pair of ranks, and the GPU has not so many";
+  if ((tuning.without_room[static_cast<std::size_t>(kind.collective)] & SetOf(algorithm)) != 0) {
+    return fmt::format("needs more thread blocks than a GPU has for each of its ranks ({})", tuning.most_lanes);
   }
   if (record.from_file()) {
     const auto* program = tuning.programs[static_cast<std::size_t>(kind.collective)];
@@ -269,12 +268,45 @@ std::size_t TuningContext::ranks_of_a_cache() const {
   return most != 0 ? most : static_cast<std::size_t>(nranks);
 }
 
+namespace {
+
+// The algorithms that need more lanes than a GPU runs. None where that may leave nothing for some call: then the launch
+// refuses it with the numbers.
+AlgorithmSet WithoutRoom(schedule::Collective collective, const TuningContext& tuning) {
+  AlgorithmSet without = 0;
+  bool some_fit = false;
+  for (const auto algorithm : builders::kAllAlgorithms) {
+    const auto& record = builders::RecordOf(algorithm);
+    if (tuning.most_lanes >= kMostLanesOfAUnit && !record.needs.one_launch) {
+      some_fit = true;
+      continue;
+    }
+    if (record.from_file() || !builders::Supports(algorithm, collective, tuning.nranks)) continue;
+    if (record.too_long_to_price != nullptr && !record.too_long_to_price(collective, tuning.nranks).empty()) continue;
+    const auto representatives = RepresentativeRanks::Of(algorithm, tuning.Ask(collective));
+    if (representatives->unit().lanes > tuning.most_lanes) {
+      without |= SetOf(algorithm);
+    } else {
+      const bool in_any_order = !tuning.deterministic || !schedule::IsReducing(collective);
+      some_fit = some_fit ||
+                 (!record.baseline && record.needs == builders::Needs{} && !Has(record.passes_blocks_on, collective) &&
+                  (in_any_order || record.rounding == builders::Rounding::in_rank_order));
+    }
+  }
+  return some_fit ? without : 0;
+}
+
+}  // namespace
+
 void FitToGpus(int blocks, int sharing, bool one_gpu, TuningContext& tuning) {
   tuning.threads = 0;
   tuning.cma = false;
   tuning.most_lanes = std::max(1, blocks / sharing);
   tuning.max_channels =
       std::clamp(tuning.most_lanes, kFewestChannels, one_gpu ? kMostChannelsOfOneGpu : kMostGpuChannels);
+  for (int c = 0; c < schedule::kScheduledCollectives; ++c) {
+    tuning.without_room[static_cast<std::size_t>(c)] = WithoutRoom(static_cast<schedule::Collective>(c), tuning);
+  }
 }
 
 std::size_t SlotCapacity(ring::Protocol protocol, const TuningContext& tuning) {
@@ -314,17 +346,19 @@ schedule::ProtocolConfig Fitting(schedule::ProtocolConfig config, std::size_t bl
   return config;
 }
 
-std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning,
-                                  std::size_t block_bytes, const UnitOnGpu& on_gpu) {
-  const auto& record = builders::RecordOf(algorithm);
-  const int unit = record.ChannelsOfFabric(tuning.one_host);
+int MostChannels(tuttiAlgorithm_t algorithm, const TuningContext& tuning) {
   const int in_switch = tuning.gpu_slots.channels_in_switch;
-  const int of_fabric = record.needs.a_switch && in_switch != 0 ? in_switch : tuning.max_channels;
-  const std::size_t unit_bytes = (block_bytes + unit - 1) / unit;
+  return builders::RecordOf(algorithm).needs.a_switch && in_switch != 0 ? in_switch : tuning.max_channels;
+}
+
+std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning,
+                                  std::size_t bytes, const Unit& unit) {
+  const std::size_t block_bytes = BlockBytes(unit.pieces, bytes);
+  const std::size_t unit_bytes = (block_bytes + unit.channels - 1) / unit.channels;
   std::vector<Candidate> ways;
-  for (const int channels : ChannelCounts(tuning, of_fabric, unit, on_gpu.lanes, unit_bytes)) {
+  for (const int channels : ChannelCounts(tuning, MostChannels(algorithm, tuning), unit, unit_bytes)) {
     const std::size_t share = (unit_bytes + channels - 1) / channels;
-    const auto configs = tuning.threads == 0 ? GpuConfigs(algorithm, kind, tuning, share, on_gpu.refers)
+    const auto configs = tuning.threads == 0 ? GpuConfigs(algorithm, kind, tuning, share, unit.refers)
                                              : HostConfigs(kind, tuning, share);
     for (const schedule::ProtocolConfig& config : configs) ways.push_back({algorithm, channels, config});
   }

@@ -15,6 +15,7 @@
 #include "algorithms/builders/build.h"
 #include "algorithms/builders/records.h"
 #include "algorithms/schedule/protocol_config.h"
+#include "selection/cost_model/representative_ranks.h"
 
 namespace tutti::cost_model {
 
@@ -116,6 +117,7 @@ struct TuningContext {
   bool domains = false;
   int max_channels = 1;
   int most_lanes = 0;  // lanes that one rank's GPU can run at the same time; 0: any number
+  std::array<AlgorithmSet, schedule::kScheduledCollectives> without_room = {};  // that need more, in one channel, too
   int threads = 1;  // that move data, on the rank with the most; 0: ranks are GPUs, with an executor for every channel
   std::size_t bulk_capacity = 0;  // bytes
   bool cma = false;               // every rank can read the memory of every other one on its host
@@ -135,8 +137,10 @@ struct TuningContext {
   }
 };
 
+// The most lanes of a unit, but where all ranks' calls run in one launch: those of trees of nodes.
+inline constexpr int kMostLanesOfAUnit = 8;
 // Fits the conditions to ranks on GPUs, `sharing` of them on one that runs `blocks` thread blocks at the same time.
-// `one_gpu`: all ranks share it.
+// `one_gpu`: all ranks share it. REQUIRES: nranks, where and one_host are set.
 void FitToGpus(int blocks, int sharing, bool one_gpu, TuningContext& tuning);
 
 // Data bytes of a slot; SIZE_MAX for GPUs whose slots are not known.
@@ -148,7 +152,7 @@ std::size_t ChunkCapacity(ring::Protocol protocol, const TuningContext& tuning, 
 
 struct Candidate {
   tuttiAlgorithm_t algorithm = tuttiAlgorithmNone;
-  int channels = 1;  // ScheduleRequest::channels
+  int channels = 1;  // ScheduleRequest::channels: units (representative_ranks.h)
   schedule::ProtocolConfig config = {};
 
   friend bool operator==(const Candidate&, const Candidate&) = default;
@@ -159,14 +163,11 @@ std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Tu
 // Likewise, but also returns why the algorithm is not considered: another one is forced, ...
 std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning);
 
-// Properties of an algorithm on a GPU, for one unit of its channels.
-struct UnitOnGpu {
-  int lanes = 1;        // of the rank that has most
-  bool refers = false;  // MayAlwaysRefer, of all ranks' schedules
-};
-// How an algorithm that may serve could move blocks of `block_bytes`. Never empty.
+// How an algorithm that may serve, whose schedules take `unit`, could move a call of `bytes` (BlockBytes). Never empty.
 std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning,
-                                  std::size_t block_bytes, const UnitOnGpu& on_gpu = {});
+                                  std::size_t bytes, const Unit& unit);
+// The channels of a fabric that an algorithm's schedules can have.
+int MostChannels(tuttiAlgorithm_t algorithm, const TuningContext& tuning);
 
 // The config itself, or the next one that can carry blocks of `block_bytes` in each of `channels`: a short protocol
 // takes whole blocks, or pieces that are multiples of 64 bytes.

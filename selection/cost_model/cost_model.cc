@@ -10,15 +10,6 @@
 namespace tutti::cost_model {
 namespace {
 
-UnitOnGpu OnGpu(const RepresentativeRanks& representatives) {
-  UnitOnGpu unit{1, true};
-  for (const auto& member : representatives.members()) {
-    unit.lanes = std::max(unit.lanes, static_cast<int>(schedule::LanesOf(member)));
-    unit.refers = unit.refers && schedule::MayAlwaysRefer(member);
-  }
-  return unit;
-}
-
 constexpr double kPageBytes = 4096;
 
 // Chunk sizes for which the longest paths are found: the usual sizes of whole chunks (candidates.cc).
@@ -44,9 +35,7 @@ void CostModel::Path::Add(const Path& other, double times) {
 
 CostModel::CostModel(const Machine& machine, const RepresentativeRanks& representatives)
     : machine_(machine),
-      unit_channels_(static_cast<int>(representatives.members().front().channels.size())),
-      pieces_(representatives.members().front().pieces()),
-      on_gpu_(OnGpu(representatives)),
+      unit_(representatives.unit()),
       blocks_(representatives.members().front().blocks),
       graph_(machine, representatives),
       traffic_(machine, representatives, graph_) {
@@ -306,7 +295,7 @@ CostModel::Crossing CostModel::BusiestLink(ring::Protocol protocol, int channels
 
 double CostModel::Microseconds(const Load& load) const {
   const Costs& costs = machine_.costs();
-  const double share = static_cast<double>(load.block_bytes) / (load.channels * unit_channels_);
+  const double share = static_cast<double>(load.block_bytes) / (load.channels * unit_.channels);
   const double bytes = std::min(share, static_cast<double>(load.config.chunk_bytes));
   const double chunks = bytes > 0 ? std::max(1.0, share / bytes) : 1;
   const SlotUse use{load.config.protocol, load.config.cma, load.low_precision};
@@ -329,7 +318,7 @@ double CostModel::Microseconds(const Load& load) const {
   const double shared = std::max(crossing * link.all, load.channels * proxy_us_);
   // A rank fills all free slots, then lets the other ranks of its core empty them.
   const double turns = turn_us_ / schedule::SlotDepth(load.config.protocol);
-  const double beginning = costs.operation_us + (load.channels * unit_channels_ - 1) * costs.channel_skew_us +
+  const double beginning = costs.operation_us + (load.channels * unit_.channels - 1) * costs.channel_skew_us +
                            (load.channels > 1 ? costs.helpers_us : 0);
   // The memory that slots refer to must stay as it is until the last reader has said that it has its copy.
   const double until_fetched = load.config.cma ? turn_us_ + latency_within_node_ : 0;

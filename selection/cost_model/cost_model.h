@@ -36,7 +36,7 @@ namespace tutti::cost_model {
 struct Load {
   std::size_t block_bytes = 0;  // of one block of the schedule
   std::size_t footprint = 0;    // bytes of user buffers that a node's ranks touch together
-  int channels = 1;             // of the algorithm's own unit
+  int channels = 1;             // units (representative_ranks.h)
   schedule::ProtocolConfig config = {};
   bool streamed = false;  // results are stored past the caches
   bool low_precision = false;
@@ -52,11 +52,7 @@ class CostModel {
   double Microseconds(const Load& load) const;
   // The traffic that it charges the machine's links for.
   const LinkTraffic& traffic() const { return traffic_; }
-  // Channels that one unit takes (a double binary tree: two).
-  int unit_channels() const { return unit_channels_; }
-  // Schedule::pieces of its schedules.
-  int pieces() const { return pieces_; }
-  const UnitOnGpu& on_gpu() const { return on_gpu_; }
+  const Unit& unit() const { return unit_; }
 
  private:
   // Besides sizes, the longest paths depend on this alone.
@@ -115,9 +111,7 @@ class CostModel {
   Crossing BusiestLink(ring::Protocol protocol, int channels) const;
 
   const Machine& machine_;
-  int unit_channels_ = 1;
-  int pieces_ = 1;
-  UnitOnGpu on_gpu_;
+  Unit unit_;
   int blocks_ = 1;  // of a schedule
   StepGraph graph_;
   LinkTraffic traffic_;

@@ -1,9 +1,11 @@
 #include "selection/cost_model/representative_ranks.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
 #include "algorithms/builders/steps.h"
+#include "algorithms/schedule/binding.h"
 
 namespace tutti::cost_model {
 namespace {
@@ -71,6 +73,17 @@ RepresentativeRanks RepresentativeRanks::Of(std::vector<schedule::Schedule> sche
   representatives.nranks_ = static_cast<int>(schedules.size());
   representatives.members_ = std::move(schedules);
   return representatives;
+}
+
+Unit RepresentativeRanks::unit() const {
+  const schedule::Schedule& first = members_.front();
+  const int channels = static_cast<int>(first.channels.size());
+  Unit unit{channels, channels * first.connections, first.pieces(), 1, true};
+  for (const auto& member : members_) {
+    unit.lanes = std::max(unit.lanes, static_cast<int>(schedule::LanesOf(member)));
+    unit.refers = unit.refers && schedule::MayAlwaysRefer(member);
+  }
+  return unit;
 }
 
 RepresentativeRanks::StandIn RepresentativeRanks::For(int member, int peer) const {

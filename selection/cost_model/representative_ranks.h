@@ -15,6 +15,15 @@
 
 namespace tutti::cost_model {
 
+// What an algorithm's schedules take for each channel that a call asks for.
+struct Unit {
+  int channels = 1;            // of the schedule (a double binary tree: two)
+  int channels_of_fabric = 1;  // those, times their connections (schedule.h)
+  int pieces = 1;              // Schedule::pieces
+  int lanes = 1;               // of the rank that has most
+  bool refers = false;         // MayAlwaysRefer, of all ranks' schedules
+};
+
 class RepresentativeRanks {
  public:
   // For one channel. nullopt: the algorithm has no form of it. `question.rank` and `.channels` are not used.
@@ -24,6 +33,7 @@ class RepresentativeRanks {
 
   const std::vector<schedule::Schedule>& members() const { return members_; }
   int nranks() const { return nranks_; }
+  Unit unit() const;
   bool complete() const { return static_cast<int>(members_.size()) == nranks_; }
 
   // The member that stands for `peer`, and the rank as which it sees member number `member`: if the member fills a slot

@@ -48,10 +48,10 @@ bool RanksDoAlike(const builders::Record& record, schedule::Collective collectiv
   return record.SymmetryIn(collective) == builders::Symmetry::rotation && record.arranges(collective);
 }
 
-// Calls what(call, priced, runs) with the bytes over each link, for each such algorithm that could be chosen on the machine.
+// Calls what(call, priced, runs) with the bytes over each link, for each such algorithm that could be chosen on the machine; returns how many.
 // All blocks are equally long. Flags cross links; of flags in one GPU's memory the simulator knows nothing.
 template <typename Which, typename What>
-void EachCall(const cost_model::Machine& machine, int channels, const Which& which, const What& what) {
+int EachCall(const cost_model::Machine& machine, int channels, const Which& which, const What& what) {
   cost_model::TuningContext tuning;
   tuning.nranks = machine.nranks();
   tuning.where = machine.rank_layout();
@@ -60,6 +60,7 @@ void EachCall(const cost_model::Machine& machine, int channels, const Which& whi
   tuning.one_launch = machine.one_memory();
   tuning.threads = 0;
   const auto protocol = machine.one_memory() ? ring::Protocol::bulk : ring::Protocol::inlined;
+  int calls = 0;
   for (int c = 0; c < schedule::kScheduledCollectives; ++c) {
     const auto collective = static_cast<schedule::Collective>(c);
     for (const auto algorithm : builders::kAllAlgorithms) {
@@ -67,13 +68,15 @@ void EachCall(const cost_model::Machine& machine, int channels, const Which& whi
       if (!cost_model::WhyNot(algorithm, {collective}, tuning).empty()) continue;
       const cost_model::CostModel price(machine,
                                         *cost_model::RepresentativeRanks::Of(algorithm, tuning.Ask(collective)));
-      const std::size_t block = ring::kCacheLine * static_cast<std::size_t>(channels * price.unit_channels());
+      const std::size_t block = ring::kCacheLine * static_cast<std::size_t>(channels * price.unit().channels);
       const SimulatedCall call{
-          collective, algorithm, block * static_cast<std::size_t>(price.pieces()), channels, {protocol, block}};
+          collective, algorithm, block * static_cast<std::size_t>(price.unit().pieces), channels, {protocol, block}};
       what(call, price.traffic().BytesOver(call.config.protocol, channels, static_cast<double>(block)),
            Simulate(machine, call).bytes_over);
+      ++calls;
     }
   }
+  return calls;
 }
 
 std::string Name(const SimulatedCall& call) {
@@ -82,14 +85,16 @@ std::string Name(const SimulatedCall& call) {
 }
 
 void ExpectPricedAsRun(const cost_model::Machine& machine, int channels) {
-  EachCall(machine, channels, Any, [&](const SimulatedCall& call, const auto& priced, const auto& runs) {
-    for (int i = 0; i < machine.resources(); ++i) {
-      const auto link = static_cast<std::size_t>(i);
-      EXPECT_NEAR(priced[link], runs[link], 1e-6 * runs[link])
-          << Name(call) << ", " << machine.nranks() << " ranks: node " << machine.NodeOfResource(i) << ", "
-          << machine.resource(i).name;
-    }
-  });
+  const int calls =
+      EachCall(machine, channels, Any, [&](const SimulatedCall& call, const auto& priced, const auto& runs) {
+        for (int i = 0; i < machine.resources(); ++i) {
+          const auto link = static_cast<std::size_t>(i);
+          EXPECT_NEAR(priced[link], runs[link], 1e-6 * runs[link])
+              << Name(call) << ", " << machine.nranks() << " ranks: node " << machine.NodeOfResource(i) << ", "
+              << machine.resource(i).name;
+        }
+      });
+  EXPECT_GE(calls, schedule::kScheduledCollectives);
 }
 
 TEST_P(PricedTraffic, IsWhatRuns) {
@@ -131,19 +136,23 @@ TEST_P(PricedTraffic, IsSharedByTheNics) {
       }
     }
   }
+  ASSERT_FALSE(expected.empty());
   const int channels = gpus_ * static_cast<int>(most);
-  EachCall(machine, channels, RanksDoAlike, [&](const SimulatedCall& call, const auto&, const auto& runs) {
-    double all = 0;
-    for (int i = 0; i < machine.resources() / 2; ++i) {
-      if (expected.contains(machine.resource(i).name)) all += runs[static_cast<std::size_t>(i)];
-    }
-    for (int i = 0; i < machine.resources(); ++i) {
-      const auto share = expected.find(machine.resource(i).name);
-      if (share == expected.end()) continue;
-      EXPECT_NEAR(runs[static_cast<std::size_t>(i)], all * share->second / gpus_, 1e-6 * all)
-          << Name(call) << ": node " << machine.NodeOfResource(i) << ", " << share->first;
-    }
-  });
+  const int calls =
+      EachCall(machine, channels, RanksDoAlike, [&](const SimulatedCall& call, const auto&, const auto& runs) {
+        double all = 0;
+        for (int i = 0; i < machine.resources() / 2; ++i) {
+          if (expected.contains(machine.resource(i).name)) all += runs[static_cast<std::size_t>(i)];
+        }
+        EXPECT_GT(all, 0) << Name(call);
+        for (int i = 0; i < machine.resources(); ++i) {
+          const auto share = expected.find(machine.resource(i).name);
+          if (share == expected.end()) continue;
+          EXPECT_NEAR(runs[static_cast<std::size_t>(i)], all * share->second / gpus_, 1e-6 * all)
+              << Name(call) << ": node " << machine.NodeOfResource(i) << ", " << share->first;
+        }
+      });
+  EXPECT_GT(calls, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(On, PricedTraffic, ::testing::ValuesIn(Files()), [](const auto& info) {

@@ -85,7 +85,7 @@ TEST(Restricted, UnknownWordsAreRefused) {
 
 std::set<ring::Protocol> ProtocolsOf(const cost_model::TuningContext& tuning, std::size_t bytes) {
   std::set<ring::Protocol> protocols;
-  for (const auto& way : cost_model::WaysToMove(tuttiAlgorithmDirect, kAllReduce, tuning, bytes)) {
+  for (const auto& way : cost_model::WaysToMove(tuttiAlgorithmDirect, kAllReduce, tuning, bytes, {})) {
     protocols.insert(way.config.protocol);
   }
   return protocols;
@@ -123,7 +123,7 @@ TEST(Restricted, AProtocolIsLeftOutOnGpus) {
 
 std::set<int> ChannelsOf(const cost_model::TuningContext& tuning) {
   std::set<int> channels;
-  for (const auto& way : cost_model::WaysToMove(tuttiAlgorithmRing, kAllReduce, tuning, 1 << 20)) {
+  for (const auto& way : cost_model::WaysToMove(tuttiAlgorithmRing, kAllReduce, tuning, 1 << 20, {})) {
     channels.insert(way.channels);
   }
   return channels;
@@ -156,7 +156,7 @@ TEST(Restricted, OffersAreTheBestOfEachAlgorithmProtocolAndNumberOfChannels) {
   for (const auto& offer : offers) {
     EXPECT_TRUE(seen.emplace(offer.algorithm, offer.candidate.config.protocol, offer.candidate.channels).second);
     EXPECT_DOUBLE_EQ(offer.us, tuner.Microseconds(offer.candidate, kAllReduce, 1 << 16));
-    for (const auto& way : cost_model::WaysToMove(offer.algorithm, kAllReduce, tuning, 1 << 16)) {
+    for (const auto& way : cost_model::WaysToMove(offer.algorithm, kAllReduce, tuning, 1 << 16, {})) {
       if (way.channels != offer.candidate.channels || way.config.protocol != offer.candidate.config.protocol) continue;
       if (offer.algorithm != tuttiAlgorithmDirect) continue;  // of the others, the candidates are a part's
       EXPECT_LE(offer.us, tuner.Microseconds(way, kAllReduce, 1 << 16));

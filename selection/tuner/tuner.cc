@@ -43,7 +43,7 @@ double AlikeOf(tuttiAlgorithm_t algorithm) {
 std::size_t Pieces(const cost_model::Candidate& way, const cost_model::CostModel& cost_model, std::size_t block) {
   if (builders::RecordOf(way.algorithm).needs.one_launch)
     return block / static_cast<std::size_t>(way.channels) / kLittleOfAChannel;
-  const auto channels = static_cast<std::size_t>(way.channels * cost_model.unit_channels());
+  const auto channels = static_cast<std::size_t>(way.channels * cost_model.unit().channels);
   const std::size_t share = (block + channels - 1) / channels;
   return channels * std::max<std::size_t>(1, (share + way.config.chunk_bytes - 1) / way.config.chunk_bytes);
 }
@@ -75,21 +75,21 @@ std::size_t Tuner::Footprint(schedule::Collective collective, std::size_t bytes)
 
 double Tuner::Microseconds(const cost_model::Candidate& candidate, const cost_model::Kind& kind, std::size_t bytes) {
   const cost_model::CostModel& cost_model = CostModelOf(candidate.algorithm, kind.collective);
-  const std::size_t block = cost_model::BlockBytes(cost_model.pieces(), bytes);
+  const std::size_t block = cost_model::BlockBytes(cost_model.unit().pieces, bytes);
   const std::size_t footprint = Footprint(kind.collective, bytes);
   return cost_model.Microseconds(
       {.block_bytes = block,
        .footprint = footprint,
        .channels = candidate.channels,
-       .config = cost_model::Fitting(candidate.config, block, candidate.channels * cost_model.unit_channels()),
+       .config = cost_model::Fitting(candidate.config, block, candidate.channels * cost_model.unit().channels),
        .streamed = footprint > tuning_.stream_bytes,
        .low_precision = kind.low_precision});
 }
 
 Estimate Tuner::Best(tuttiAlgorithm_t algorithm, const cost_model::Kind& kind, std::size_t bytes) {
   const cost_model::CostModel& cost_model = CostModelOf(algorithm, kind.collective);
-  const std::size_t block = cost_model::BlockBytes(cost_model.pieces(), bytes);
-  const auto ways = cost_model::WaysToMove(algorithm, kind, tuning_, block, cost_model.on_gpu());
+  const std::size_t block = cost_model::BlockBytes(cost_model.unit().pieces, bytes);
+  const auto ways = cost_model::WaysToMove(algorithm, kind, tuning_, bytes, cost_model.unit());
   std::vector<double> us;
   for (const auto& way : ways) us.push_back(Microseconds(way, kind, bytes));
   const double alike = AlikeOf(algorithm) * *std::min_element(us.begin(), us.end());
@@ -121,8 +121,7 @@ std::vector<Estimate> Tuner::Offers(const cost_model::Kind& kind, std::size_t by
   for (const auto algorithm : builders::kAllAlgorithms) {
     if (!cost_model::WhyNot(algorithm, kind, tuning_).empty()) continue;
     const cost_model::CostModel& cost_model = CostModelOf(algorithm, kind.collective);
-    const std::size_t block = cost_model::BlockBytes(cost_model.pieces(), bytes);
-    for (const auto& way : cost_model::WaysToMove(algorithm, kind, tuning_, block, cost_model.on_gpu())) {
+    for (const auto& way : cost_model::WaysToMove(algorithm, kind, tuning_, bytes, cost_model.unit())) {
       const double us = Microseconds(way, kind, bytes);
       const auto alike = std::find_if(offers.begin(), offers.end(), [&](const Estimate& offer) {
         return offer.algorithm == algorithm && offer.candidate.channels == way.channels &&
@@ -145,8 +144,8 @@ std::optional<Estimate> Tuner::Better(const cost_model::Candidate& incumbent, co
   Estimate best = Compare(kind, bytes).front();
   if (best.candidate == incumbent) return std::nullopt;
   const cost_model::CostModel& cost_model = CostModelOf(incumbent.algorithm, kind.collective);
-  const std::size_t block = cost_model::BlockBytes(cost_model.pieces(), bytes);
-  if (cost_model::Fitting(incumbent.config, block, incumbent.channels * cost_model.unit_channels()) != incumbent.config)
+  const std::size_t block = cost_model::BlockBytes(cost_model.unit().pieces, bytes);
+  if (cost_model::Fitting(incumbent.config, block, incumbent.channels * cost_model.unit().channels) != incumbent.config)
     return best;
   const auto preference = [&](const cost_model::Candidate& way) {
     return std::pair(way.config.cma, Pieces(way, cost_model, block));

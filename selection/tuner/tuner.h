@@ -36,7 +36,7 @@ class Tuner {
   std::vector<Estimate> Offers(const cost_model::Kind& kind, std::size_t bytes);
   // Of the whole schedule. REQUIRES: the candidate's algorithm may serve.
   int ChannelsOf(const cost_model::Candidate& candidate, schedule::Collective collective) {
-    return candidate.channels * CostModelOf(candidate.algorithm, collective).unit_channels();
+    return candidate.channels * CostModelOf(candidate.algorithm, collective).unit().channels;
   }
   // The row of one kind.
   std::vector<TableEntry> MakeRow(const cost_model::Kind& kind);

@@ -12,7 +12,7 @@
 #include "base/numbers/rounding.h"
 #include "src/device/failure_detector.h"
 #include "src/device/gpu_direct.h"
-#include "src/device/message_slots.h"
+#include "src/device/gpu_slots.h"
 #include "src/init/near_nics.h"
 #include "src/memory/device_buffers.h"
 #include "src/plan/planning.h"
@@ -153,31 +153,20 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting)
   sites_ = std::make_unique<diagnostics::CallSites>(control());
   fabric_ = std::make_unique<cuda_transport::DeviceFabric>(
       *device_, context.tuning.max_channels, *shm_, p2p,
-      cuda_transport::DeviceLayout::Short{one_host && packets_fit, no_lines.empty() && packets_fit}, settings.nvls,
-      cuda_transport::TeamChannels(context.tuning.max_channels, one_host),
+      cuda_transport::DeviceLayout::Short{one_host && packets_fit, no_lines.empty() && packets_fit},
+      cuda_transport::DeviceFabric::TeamWish{settings.nvls,
+                                             cuda_transport::TeamChannels(context.tuning.max_channels, one_host),
+                                             WhyNoSwitch(context.tuning)},
       cuda_transport::PinnedRings::Place{nics.memory_node, direct, static_cast<std::size_t>(settings.pin_mib) << 20},
       static_cast<std::uint32_t>(settings.count_from), all_gather, meeting.deadline);
   if (setup.tuning.forced.protocol == ring::Protocol::inlined) cuda_transport::RequireLines128(no_lines, *fabric_);
   const bool refer = fabric_->one_device() && fabric_->one_process() &&
                      std::all_of(rooms.begin(), rooms.end(), [](const Room& room) { return room.zero_copy; });
-  const std::size_t line128 = fabric_->line128_capacity();
-  const std::size_t packets = fabric_->layout().line_capacity();
-  context.tuning.gpu_slots = {packets > 0, line128 > 0, packets, line128, fabric_->bulk_capacity(), refer};
-  context.tuning.messages = MessageSlotsOf(fabric_->layout(), context.tuning.gpu_slots, context.tuning.forced);
+  TakeSlots(fabric_->layout(), fabric_->line128_capacity(), fabric_->bulk_capacity(), refer, fabric_->has_team(),
+            context.tuning);
   most_message_blocks_ = std::min(kMostMessageBlocks, static_cast<std::uint32_t>(context.tuning.most_lanes));
-  // A step reads the slots of all that add, and those of two more hosts.
-  constexpr std::size_t kFurtherReads = 2;
-  context.tuning.in_switch =
-      fabric_->has_team() &&
-      static_cast<std::size_t>(fabric_->layout().nranks()) + kFurtherReads <= cuda_kernels::kMoveSources;
-  if (fabric_->has_team()) {
-    context.tuning.gpu_slots.in_switch = fabric_->team_capacity();
-    context.tuning.gpu_slots.channels_in_switch = fabric_->team_channels();
-  }
   context.tuning.one_launch = refer && nranks_ <= static_cast<int>(cuda_kernels::kMostLaunchedTogether);
-  context.tuning.bulk_capacity = fabric_->bulk_capacity();
   if (!one_host) {
-    context.tuning.forced.protocol = ring::Protocol::bulk;  // the network does not carry the line protocol
     network_ = init::ConnectHosts(meeting, network, *shm_, setup.key, nics.names, 1,
                                   [this](int peer) { return fabric_->across()->With(peer); });
     context.network_costs = setup.network_costs;

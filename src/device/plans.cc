@@ -16,6 +16,7 @@
 #include "selection/cost_model/host_machine.h"
 #include "selection/cost_model/machine_of_system.h"
 #include "src/bootstrap/rank_zero.h"
+#include "src/device/gpu_slots.h"
 
 namespace tutti::device {
 namespace {
@@ -37,12 +38,8 @@ double MemoryBandwidth(const cuda_transport::CudaDevice& device) {
 cost_model::Machine MachineOfHosts(const DevicePlanContext& context, const topology::System& system) {
   const auto& where = context.tuning.where;
   try {
-    const int nodes = where.nodes();
-    if (context.tuning.nranks % nodes != 0 ||
-        where.node_of != schedule::ArrangeEvenly(context.tuning.nranks, nodes).node_of) {
-      Throw(tuttiInvalidArgument, "hosts have different numbers of ranks, or the ranks of a host are not consecutive");
-    }
-    return cost_model::MachineOfSystem(system, nodes, context.gpus, cuda_kernels::kMaxThreads, context.direct);
+    if (const auto why = WhyNotAlike(context.tuning); !why.empty()) Throw(tuttiInvalidArgument, "{}", why);
+    return cost_model::MachineOfSystem(system, where.nodes(), context.gpus, cuda_kernels::kMaxThreads, context.direct);
   } catch (const Error& error) {
     Log(Subject::select, "GPUs of several hosts are priced like processors of several hosts: {}", error.what());
   }
@@ -196,18 +193,18 @@ std::vector<schedule::Schedule> DevicePlans::SchedulesOfAll(const plan::Operatio
 // carry data; returns its schedule. Leaves the user's settings unchanged: the launch refuses them with the numbers.
 schedule::Schedule DevicePlans::Fitted(const plan::Operation& operation, cost_model::Candidate& candidate) const {
   const auto& tuning = context_.tuning;
-  const auto& record = builders::RecordOf(candidate.algorithm);
-  if (record.needs.a_switch) {
-    const int most = context_.fabric->team_channels() / record.ChannelsOfFabric(tuning.one_host);
-    candidate.channels = std::clamp(candidate.channels, 1, std::max(1, most));
-  }
   auto schedules = SchedulesOfAll(operation, candidate);
-  const auto fits = [&] {
-    return std::all_of(schedules.begin(), schedules.end(), [&](const schedule::Schedule& schedule) {
-      return schedule::LanesOf(schedule) <= static_cast<std::size_t>(tuning.most_lanes);
-    });
+  const int most_channels = cost_model::MostChannels(candidate.algorithm, tuning);
+  const auto connected = [&] {
+    const schedule::Schedule& schedule = schedules.front();
+    return static_cast<int>(schedule.channels.size()) * schedule.connections <= most_channels;
   };
-  while (tuning.forced.channels == 0 && candidate.channels > 1 && !fits()) {
+  const auto has_room = [&] {
+    return tuning.forced.channels != 0 || std::ranges::all_of(schedules, [&](const schedule::Schedule& schedule) {
+             return schedule::LanesOf(schedule) <= static_cast<std::size_t>(tuning.most_lanes);
+           });
+  };
+  while (candidate.channels > 1 && !(connected() && has_room())) {
     --candidate.channels;
     schedules = SchedulesOfAll(operation, candidate);
   }

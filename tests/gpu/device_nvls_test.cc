@@ -123,11 +123,29 @@ TEST_F(DeviceNvls, EveryTypeAndOperatorOnSeveralHosts) {
   RunCases({4, "nvls", true, Hosts(2)}, AllReducesOfEveryTypeAndOperator(), 512 * KiB);
 }
 
-// No switch joins a rank to itself.
-TEST_F(DeviceNvls, IsNotUsedWhereARankIsAloneOnItsHost) {
+// No switch joins a rank to itself, and none is of use where plans do not count on it.
+TEST_F(DeviceNvls, IsNotMadeWhereItIsOfNoUse) {
   if (!fake_gpu_) GTEST_SKIP() << "virtual hosts with two GPUs each want the fake GPU";
-  const Case sum{What::all_reduce, tuttiFloat32, tuttiSum, 5000, 0, false, 1};
-  EXPECT_NE(AlgorithmOf(sum, Hosts(2), 3), "nvls");
+  const auto why_not = [&](int hosts, int ranks) {
+    const auto outcome = RunRanks(ranks,
+                                  [&](Rank& self) {
+                                    ::testing::internal::CaptureStderr();
+                                    {
+                                      DeviceRank rank(self, 256 * KiB, "nvls");
+                                      EXPECT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 5000}), "");
+                                    }
+                                    const std::string log = ::testing::internal::GetCapturedStderr();
+                                    const std::string before = "no switch adds between the GPUs: ";
+                                    const auto begin = log.find(before);
+                                    if (begin == std::string::npos) return self.Note("no word: " + log);
+                                    const auto end = log.find('\n', begin);
+                                    self.Note(log.substr(begin + before.size(), end - begin - before.size()));
+                                  },
+                                  {.environment = Hosts(hosts, {{"TUTTI_DEBUG", "init"}})});
+    return outcome.front().notes.empty() ? "" : outcome.front().notes.front();
+  };
+  EXPECT_EQ(why_not(3, 3), "rank 0 is alone on its host");
+  EXPECT_EQ(why_not(2, 3), "hosts have different numbers of ranks, or the ranks of a host are not consecutive");
 }
 
 // A sum compares the calls of all ranks before it reads.

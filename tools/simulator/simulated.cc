@@ -27,9 +27,10 @@ cost_model::TuningContext ConditionsOf(const Target& target, const Wish& wish) {
   return tuning;
 }
 
-int PiecesOf(tuttiAlgorithm_t algorithm, const cost_model::TuningContext& tuning, const Wish& wish) {
-  if (builders::RecordOf(algorithm).from_file()) return wish.program->front().pieces();
-  return builders::Build(algorithm, tuning.Ask(wish.collective))->pieces();
+cost_model::Unit UnitOf(tuttiAlgorithm_t algorithm, const cost_model::TuningContext& tuning, const Wish& wish) {
+  using cost_model::RepresentativeRanks;
+  if (builders::RecordOf(algorithm).from_file()) return RepresentativeRanks::Of(*wish.program).unit();
+  return RepresentativeRanks::Of(algorithm, tuning.Ask(wish.collective))->unit();
 }
 
 }  // namespace
@@ -58,8 +59,7 @@ std::vector<simulator::SimulatedCall> Candidates(const Target& target, const Wis
     const auto why_not =
         named ? cost_model::WhyImpossible(algorithm, kind, tuning) : cost_model::WhyNot(algorithm, kind, tuning);
     if (!why_not.empty()) continue;
-    const std::size_t block = cost_model::BlockBytes(PiecesOf(algorithm, tuning, wish), bytes);
-    const auto ways = cost_model::WaysToMove(algorithm, kind, tuning, block);
+    const auto ways = cost_model::WaysToMove(algorithm, kind, tuning, bytes, UnitOf(algorithm, tuning, wish));
     candidates.insert(candidates.end(), ways.begin(), ways.end());
   }
   // Several named algorithms are to be compared, whatever they cost.

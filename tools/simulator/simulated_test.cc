@@ -54,6 +54,16 @@ TEST(Conditions, OfTheLibraryHaveItsSlots) {
   EXPECT_EQ(several.gpu_slots.bulk, ConditionsOf({Dgx(32), true, 0, true}).gpu_slots.bulk);
 }
 
+// A kernel sums the slots of 62 ranks at most.
+TEST(Conditions, OfTheLibraryHaveNoSwitchForTooManyRanks) {
+  const auto machine = [](int ranks) {
+    return cost_model::MachineOfSystem(xml::ReadTopologyFile("topology/testdata/gb200_nvl72.xml").system, 1, ranks);
+  };
+  EXPECT_TRUE(ConditionsOf({machine(62), true, 0, true}).in_switch);
+  EXPECT_FALSE(ConditionsOf({machine(63), true, 0, true}).in_switch);
+  EXPECT_TRUE(ConditionsOf({machine(72)}).in_switch) << "NCCL's";
+}
+
 TEST(Candidates, HaveNoBaselines) {
   for (const simulator::SimulatedCall& call : Candidates({Dgx(1)}, {schedule::Collective::all_reduce, {}, 1024})) {
     EXPECT_FALSE(builders::RecordOf(call.algorithm).baseline);

@@ -13,7 +13,7 @@
 #include "selection/cost_model/host_machine.h"
 #include "selection/cost_model/machine_of_system.h"
 #include "selection/tuner/calibration.h"
-#include "src/device/message_slots.h"
+#include "src/device/gpu_slots.h"
 #include "tools/tuning/candidate_timer.h"
 #include "topology/detect/detect.h"
 #include "topology/detect/host.h"
@@ -143,20 +143,14 @@ Target TargetOf(const TargetOptions& options, bool as_library) {
 
 namespace {
 
-// As the library has them (src/device/device_side.cc): a network carries bulk slots alone.
 void TakeLibrarySlots(const Target& target, cost_model::TuningContext& tuning) {
   const bool packets = tuning.one_host, lines128 = packets && target.joined;
   const cuda_transport::DeviceLayout layout(static_cast<int>(target.machine.ranks_of_fullest_node()),
                                             tuning.max_channels, {.packets = packets, .lines128 = lines128});
-  tuning.bulk_capacity = tuning.one_host ? layout.bulk_capacity()
-                                         : cuda_transport::NetworkSlotCapacity(tuning.nranks, layout.bulk_capacity());
-  tuning.gpu_slots = {
-      packets, lines128, layout.line_capacity(), layout.line128_capacity(), tuning.bulk_capacity, target.blocks > 0};
-  tuning.messages = device::MessageSlotsOf(layout, tuning.gpu_slots, tuning.forced);
-  const int in_switch = cuda_transport::TeamChannels(tuning.max_channels, tuning.one_host);
-  tuning.gpu_slots.in_switch = cuda_transport::TeamLayout(layout.nranks(), in_switch).stride();
-  tuning.gpu_slots.channels_in_switch = in_switch;
-  if (!tuning.one_host) tuning.forced.protocol = ring::Protocol::bulk;
+  const std::size_t bulk = tuning.one_host ? layout.bulk_capacity()
+                                           : cuda_transport::NetworkSlotCapacity(tuning.nranks, layout.bulk_capacity());
+  const bool adds = tuning.in_switch && device::WhyNoSwitch(tuning).empty();
+  device::TakeSlots(layout, layout.line128_capacity(), bulk, target.blocks > 0, adds, tuning);
 }
 
 }  // namespace

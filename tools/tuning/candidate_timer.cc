@@ -303,9 +303,8 @@ std::vector<TimedCell> EveryCandidate(const cost_model::TuningContext& tuning,
       TimedCell cell{{collective}, bytes, {}};
       for (const auto algorithm : builders::kAllAlgorithms) {
         if (!cost_model::WhyNot(algorithm, cell.kind, tuning).empty()) continue;
-        const auto schedule = builders::Build(algorithm, tuning.Ask(collective));
-        const std::size_t block = cost_model::BlockBytes(schedule->pieces(), bytes);
-        for (const auto& way : cost_model::WaysToMove(algorithm, cell.kind, tuning, block))
+        const auto unit = cost_model::RepresentativeRanks::Of(algorithm, tuning.Ask(collective))->unit();
+        for (const auto& way : cost_model::WaysToMove(algorithm, cell.kind, tuning, bytes, unit))
           cell.candidates.push_back(way);
       }
       cells.push_back(std::move(cell));

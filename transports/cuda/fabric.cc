@@ -36,7 +36,7 @@ void DeviceFabric::Abandon() {
 }
 
 DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p,
-                           DeviceLayout::Short with, bool nvls, int team_channels, const PinnedRings::Place& across,
+                           DeviceLayout::Short with, const TeamWish& team, const PinnedRings::Place& across,
                            std::uint32_t count_from, const AllGather& all_gather, Deadline deadline)
     : device_(device),
       shm_(shm),
@@ -45,7 +45,7 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fa
       places_(shm.hosts().Places()),
       layout_(1 + *std::ranges::max_element(places_), channels, with),
       channels_(channels + kFewestMessageChannels),
-      team_layout_(layout_.nranks(), team_channels),
+      team_layout_(layout_.nranks(), team.channels),
       memory_(std::make_shared<LentMemory>(device.driver(), device.context(), layout_.bytes())),
       peers_(static_cast<std::size_t>(nranks_)) {
   SideStream side(device.driver(), device.context());
@@ -83,11 +83,11 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fa
   }
   all_reach_ = all_meet && across_ == nullptr;
   one_device_ = one_device_ && all_meet;
-  std::string no_team = "not all of a host reach each other";
-  if (all_meet) {
-    team_ = TeamMemory::Make(device, shm, team_layout_.bytes(), nvls && p2p, all_gather, deadline, &no_team);
+  std::string no_team = all_meet ? team.why_useless : "not all of a host reach each other";
+  if (no_team.empty()) {
+    team_ = TeamMemory::Make(device, shm, team_layout_.bytes(), team.wanted && p2p, all_gather, deadline, &no_team);
   }
-  team_channels_ = team_ != nullptr ? team_channels : 0;
+  team_channels_ = team_ != nullptr ? team.channels : 0;
   MakeEnds(count_from);
   all_gather({});  // no rank's kernel begins before every rank's memory is zeroed and reached
   Log(Subject::init, "rank {}: {}{}", rank_, team_ != nullptr ? "a switch adds" : "no switch adds between the GPUs: ",

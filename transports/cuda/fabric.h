@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/all_gather.h"
@@ -24,13 +25,20 @@ namespace tutti::cuda_transport {
 
 class DeviceFabric {
  public:
+  // Whether a switch that adds between the GPUs of each host is wanted: by this rank, for so many channels; and why none is of
+  // use ("": it is), the same on all ranks.
+  struct TeamWish {
+    bool wanted;
+    int channels;
+    std::string why_useless;
+  };
+
   // Collective. `shm` connects the same ranks; it and `device` outlive this. Throws tuttiUnhandledCudaError.
   // `channels`: for collectives; those for messages follow. `p2p`: this rank's GPU and others may use each other's memory,
-  // if they can. `with`: the same on all ranks; lines of 128 bytes are used only if all ranks reach each other. `nvls`: this
-  // rank's part in a switch that adds is wanted, for `team_channels` channels. `across`: where the rings between
-  // hosts lie. `count_from`: what the counts of slots between GPUs of one host begin at, modulo 2^32; the same on all ranks.
+  // if they can. `with`: the same on all ranks; lines of 128 bytes are used only if all ranks reach each other. `across`: where
+  // the rings between hosts lie. `count_from`: what the counts of slots between GPUs of one host begin at, modulo 2^32; the same on all ranks.
   DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p, DeviceLayout::Short with,
-               bool nvls, int team_channels, const PinnedRings::Place& across, std::uint32_t count_from,
+               const TeamWish& team, const PinnedRings::Place& across, std::uint32_t count_from,
                const AllGather& all_gather, Deadline deadline);
 
   // Keeps the memory that peers and kernels use alive for the rest of this process.
