@@ -37,7 +37,7 @@ std::uint32_t ThreadsFor(const schedule::ProtocolConfig& config, const StridedSi
 std::size_t CapacityOf(ring::Protocol protocol, const cuda_transport::DeviceFabric& fabric, int peer) {
   if (peer >= 0) return fabric.message_capacity(protocol, peer);
   switch (protocol) {
-    case ring::Protocol::line: return fabric.layout().line_capacity();
+    case ring::Protocol::line: return fabric.line_capacity();
     case ring::Protocol::inlined: return fabric.line128_capacity();
     default: return fabric.bulk_capacity();
   }
@@ -298,9 +298,11 @@ cuda_kernels::DeviceOperand DeviceProgram::Bind(const schedule::Operand& operand
                                                 const cuda_transport::DeviceFabric& fabric, int fabric_channel) const {
   cuda_kernels::DeviceOperand bound{operand.kind, operand.scaled, 0, 0, 0};
   const int by = fabric_channel + operand.connection;
+  // A network carries bulk slots alone.
+  const auto protocol = [&] { return fabric.by_network(operand.peer) ? ring::Protocol::bulk : config_.protocol; };
   switch (operand.kind) {
-    case schedule::OperandKind::to: bound.end = fabric.To(by, config_.protocol, operand.peer); break;
-    case schedule::OperandKind::from: bound.end = fabric.From(by, config_.protocol, operand.peer); break;
+    case schedule::OperandKind::to: bound.end = fabric.To(by, protocol(), operand.peer); break;
+    case schedule::OperandKind::from: bound.end = fabric.From(by, protocol(), operand.peer); break;
     case schedule::OperandKind::post:
       bound.end = written ? fabric.Post(fabric_channel, config_.protocol)
                           : fabric.PostOf(fabric_channel, config_.protocol, operand.peer);

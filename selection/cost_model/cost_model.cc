@@ -117,7 +117,7 @@ CostModel::Path CostModel::StepPath(const StepGraph::Work& work, SlotUse use, co
 
 CostModel::Path CostModel::WayPath(const StepGraph::Way& way, ring::Protocol protocol) const {
   const Costs& costs = machine_.costs();
-  const auto w = static_cast<std::size_t>(protocol);
+  const auto w = static_cast<std::size_t>(costs.On(way.network, protocol));
   Path path{.fixed = way.latency[w] + turn_us_};
   if (way.network) {
     if (has_proxies()) path.fixed += 2 * costs.message_us;  // both ranks'

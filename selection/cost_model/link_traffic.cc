@@ -59,9 +59,10 @@ void LinkTraffic::EachRoute(int from, int to, int channel, int channels, const W
 
 std::map<int, LinkTraffic::Load> LinkTraffic::Over(ring::Protocol protocol, int channels) const {
   std::map<int, Load> loads;
-  const double efficiency = machine_.costs().protocol_efficiency[static_cast<std::size_t>(protocol)];
+  const Costs& costs = machine_.costs();
   for (const auto& send : sends_) {
-    const double share = graph_.slots_of_a_crossing * send.slots / efficiency / channels;
+    const auto w = static_cast<std::size_t>(costs.On(graph_.ways[send.way].network, protocol));
+    const double share = graph_.slots_of_a_crossing * send.slots / costs.protocol_efficiency[w] / channels;
     EachRoute(send.member, send.peer, send.channel, channels, [&](int, const Route& route) {
       for (const int resource : route.resources) {
         auto& load = loads[KeyOf(resource)];

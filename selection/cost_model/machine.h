@@ -101,6 +101,11 @@ struct Costs {
   int cores = 0;
   // Data bytes per byte that crosses a link: a GPU's inline protocol sends a flag with every 4 or 120 bytes.
   std::array<double, ring::kProtocols> protocol_efficiency = {1, 1, 1};
+  // Slots between nodes are bulk, whatever protocol those within nodes have.
+  bool bulk_between_nodes = false;
+  ring::Protocol On(bool network, ring::Protocol protocol) const {
+    return network && bulk_between_nodes ? ring::Protocol::bulk : protocol;
+  }
   double in_switch_efficiency = 1;  // data bytes per byte that a link could carry, of sums and multicasts
 };
 

@@ -142,14 +142,15 @@ class NodeMaker {
   NodeType type_;
 };
 
-Costs CostsOf(const GpuConstants& constants, int block_threads) {
+Costs CostsOf(const GpuConstants& constants, const Blocks& blocks) {
   Costs costs;
   costs.operation_us = constants.operation_us;
   costs.step_us = constants.step_us;
   costs.channel_skew_us = kGpuChannelSkewUs;
   costs.message_us = kProxyMessageUs;
-  costs.executor_bandwidth = {{kAnySize, constants.block_bandwidth * block_threads / kNcclBlockThreads}};
+  costs.executor_bandwidth = {{kAnySize, constants.block_bandwidth * blocks.threads / kNcclBlockThreads}};
   costs.protocol_efficiency = kGpuProtocolEfficiency;
+  costs.bulk_between_nodes = blocks.bulk_between_hosts;
   if (constants.in_switch_efficiency > 0) costs.in_switch_efficiency = constants.in_switch_efficiency;
   return costs;
 }
@@ -194,7 +195,7 @@ GpuConstants GpuConstantsOf(int sm) {
   return constants;
 }
 
-Machine MachineOfSystem(const topology::System& system, int nodes, const std::vector<int>& gpus, int block_threads,
+Machine MachineOfSystem(const topology::System& system, int nodes, const std::vector<int>& gpus, const Blocks& blocks,
                         std::optional<bool> direct) {
   if (gpus.empty()) Throw(tuttiInvalidArgument, "this system has no GPUs");
   if (std::set<int>(gpus.begin(), gpus.end()).size() != gpus.size())
@@ -206,10 +207,10 @@ Machine MachineOfSystem(const topology::System& system, int nodes, const std::ve
   return {{std::move(type)},
           std::vector<int>(static_cast<std::size_t>(nodes), 0),
           std::move(rank_layout),
-          CostsOf(constants, block_threads)};
+          CostsOf(constants, blocks)};
 }
 
-Machine MachineOfSystem(const topology::System& system, int nodes, int ranks_per_node, int block_threads) {
+Machine MachineOfSystem(const topology::System& system, int nodes, int ranks_per_node, const Blocks& blocks) {
   std::vector<int> gpus = system.All(topology::DeviceKind::gpu, 0);
   const auto wanted = ranks_per_node > 0 ? static_cast<std::size_t>(ranks_per_node) : gpus.size();
   if (gpus.empty() || wanted > gpus.size()) {
@@ -219,10 +220,10 @@ Machine MachineOfSystem(const topology::System& system, int nodes, int ranks_per
   std::stable_sort(gpus.begin(), gpus.end(),
                    [&](int a, int b) { return system.devices[a].number < system.devices[b].number; });
   gpus.resize(wanted);
-  return MachineOfSystem(system, nodes, gpus, block_threads);
+  return MachineOfSystem(system, nodes, gpus, blocks);
 }
 
-Machine MachineOfOneGpu(int nranks, int sm, double memory_bandwidth, int block_threads) {
+Machine MachineOfOneGpu(int nranks, int sm, double memory_bandwidth, const Blocks& blocks) {
   const GpuConstants constants = GpuConstantsOf(sm);
   const auto n = static_cast<std::size_t>(nranks);
   // Every byte of a slot is written to the memory and read from it.
@@ -233,7 +234,7 @@ Machine MachineOfOneGpu(int nranks, int sm, double memory_bandwidth, int block_t
   type.local.assign(n, std::vector<Route>(n, through_memory));
   type.outward.resize(n);
   type.inward.resize(n);
-  return {{std::move(type)}, {0}, schedule::ArrangeEvenly(nranks, 1), CostsOf(constants, block_threads)};
+  return {{std::move(type)}, {0}, schedule::ArrangeEvenly(nranks, 1), CostsOf(constants, blocks)};
 }
 
 }  // namespace tutti::cost_model

@@ -14,6 +14,11 @@ namespace tutti::cost_model {
 // Threads of a block that the constants are of: NCCL's. A block's bandwidth is that of its loads in flight, so a smaller
 // block has its share of it.
 inline constexpr int kNcclBlockThreads = 512;
+// What runs lanes; by default NCCL, whose slots between hosts have every protocol.
+struct Blocks {
+  int threads = kNcclBlockThreads;
+  bool bulk_between_hosts = false;
+};
 
 // `nodes` copies of the system's host 0, each with a rank on each of these GPUs (devices), in this order. Resources are the
 // host's directed links and its ports' ways to the network, routes are paths.h's, and each rank uses the NICs of its rail
@@ -21,15 +26,14 @@ inline constexpr int kNcclBlockThreads = 512;
 // follow its links, if every GPU has a rank and rings in the order of the ranks would leave links idle.
 // Throws if there is no GPU, if two ranks are on one, if there is no path between two, or with several nodes no NIC.
 //
-// `block_threads`: of the blocks that run lanes; NCCL's by default. `direct`: whether NICs reach GPUs' memory, which ranks know
+// `direct`: whether NICs reach GPUs' memory, which ranks know
 // that have tried; by default, where the system says so (GoesDirect).
 Machine MachineOfSystem(const topology::System& system, int nodes, const std::vector<int>& gpus,
-                        int block_threads = kNcclBlockThreads, std::optional<bool> direct = {});
+                        const Blocks& blocks = {}, std::optional<bool> direct = {});
 // The same with the node's first `ranks_per_node` GPUs (0: all), in the order of their numbers. Throws if there are fewer.
-Machine MachineOfSystem(const topology::System& system, int nodes, int ranks_per_node = 0,
-                        int block_threads = kNcclBlockThreads);
+Machine MachineOfSystem(const topology::System& system, int nodes, int ranks_per_node = 0, const Blocks& blocks = {});
 
 // `nranks` ranks that share one GPU of compute capability `sm`, whose memory reads and writes `memory_bandwidth` GB/s.
-Machine MachineOfOneGpu(int nranks, int sm, double memory_bandwidth, int block_threads = kNcclBlockThreads);
+Machine MachineOfOneGpu(int nranks, int sm, double memory_bandwidth, const Blocks& blocks = {});
 
 }  // namespace tutti::cost_model

@@ -61,8 +61,8 @@ TEST(MachineOfSystem, DataGoThroughTheHostUnlessTheNicReachesTheGpu) {
     EXPECT_EQ(machine.RouteOf(1, 6, 0).resources, direct.RouteOf(1, 6, 0).resources) << "on the node nothing changes";
     // Ranks that have tried know better than the description.
     const auto gpus = system.All(topology::DeviceKind::gpu, 0);
-    EXPECT_EQ(MachineOfSystem(system, 2, gpus, kNcclBlockThreads, true).RouteOf(1, 9, 0).resources, straight.resources);
-    EXPECT_EQ(MachineOfSystem(Dgx(), 2, gpus, kNcclBlockThreads, false).RouteOf(1, 9, 0).resources, route.resources);
+    EXPECT_EQ(MachineOfSystem(system, 2, gpus, {}, true).RouteOf(1, 9, 0).resources, straight.resources);
+    EXPECT_EQ(MachineOfSystem(Dgx(), 2, gpus, {}, false).RouteOf(1, 9, 0).resources, route.resources);
   }
 }
 
@@ -163,8 +163,8 @@ TEST(GpuConstants, AreOfTheNewestGenerationThatIsNotNewer) {
 // A block's bandwidth is that of its threads' loads in flight.
 TEST(MachineOfSystem, SmallerBlocksMoveTheirShare) {
   const auto rate = [](const Machine& machine) { return machine.costs().executor_bandwidth.front().bandwidth; };
-  EXPECT_EQ(2 * rate(MachineOfSystem(Dgx(), 1, 0, kNcclBlockThreads / 2)), rate(MachineOfSystem(Dgx(), 1)));
-  EXPECT_EQ(2 * rate(MachineOfOneGpu(2, 90, 3350, kNcclBlockThreads / 2)), rate(MachineOfOneGpu(2, 90, 3350)));
+  EXPECT_EQ(2 * rate(MachineOfSystem(Dgx(), 1, 0, {kNcclBlockThreads / 2})), rate(MachineOfSystem(Dgx(), 1)));
+  EXPECT_EQ(2 * rate(MachineOfOneGpu(2, 90, 3350, {kNcclBlockThreads / 2})), rate(MachineOfOneGpu(2, 90, 3350)));
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ class Flattener {
         machine_(machine),
         rank_layout_(machine.rank_layout()),
         source_(source),
-        wire_(static_cast<std::size_t>(config.protocol)),
+        protocol_(config.protocol),
         node_classes_(node_classes),
         place_(rank_layout_.node_of.size()) {
     for (const auto& ranks : rank_layout_.ranks_on) {
@@ -206,6 +206,11 @@ class Flattener {
     return machine_.RouteOf(name.from, name.to, name.channel);
   }
 
+  // The index of the protocol that slots have there.
+  std::size_t WireOf(const cost_model::Route& route) const {
+    return static_cast<std::size_t>(machine_.costs().On(route.network, protocol_));
+  }
+
   std::uint32_t ConnectionOf(const ConnectionName& name, std::uint32_t lane) {
     const auto [found, added] = connections_.emplace(name, flat_.connections_.size());
     if (added) {
@@ -215,8 +220,9 @@ class Flattener {
       connection.rides_along = machine_.one_memory();
       const bool in_switch = name.number == kSumWay || name.number == schedule::kMulticasts;
       const cost_model::Costs& costs = machine_.costs();
-      connection.per_byte = 1 / (in_switch ? costs.in_switch_efficiency : costs.protocol_efficiency[wire_]);
-      if (name.number == kSumWay) connection.read_latency = FromMicroseconds(route.latency[wire_]);
+      const std::size_t wire = WireOf(route);
+      connection.per_byte = 1 / (in_switch ? costs.in_switch_efficiency : costs.protocol_efficiency[wire]);
+      if (name.number == kSumWay) connection.read_latency = FromMicroseconds(route.latency[wire]);
       const int node = rank_layout_.node_of[name.from];
       for (const int resource : route.resources) {
         if (machine_.NodeOfResource(resource) == node) connection.route.push_back(resource);
@@ -230,9 +236,8 @@ class Flattener {
     const auto [found, added] = edges_.emplace(name, flat_.edges_.size());
     if (added) {
       names_.push_back(name);
-      flat_.edges_.push_back(
-          {.lane = lane,
-           .latency = FromMicroseconds(machine_.RouteOf(name.from, name.to, name.channel).latency[wire_])});
+      const cost_model::Route route = machine_.RouteOf(name.from, name.to, name.channel);
+      flat_.edges_.push_back({.lane = lane, .latency = FromMicroseconds(route.latency[WireOf(route)])});
       if (StandInFor(name.from) != name.from) strangers_[name.from].push_back({found->second, name});
     }
     return found->second;
@@ -290,7 +295,7 @@ class Flattener {
   const cost_model::Machine& machine_;
   const schedule::RankLayout& rank_layout_;
   const FlatSchedules::Source& source_;
-  const std::size_t wire_;
+  const ring::Protocol protocol_;
   const NodeClasses& node_classes_;
   std::vector<std::size_t> place_;  // of a rank on its node
   std::unordered_map<ConnectionName, std::uint32_t, ConnectionNameHash> connections_, edges_;

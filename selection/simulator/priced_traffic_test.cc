@@ -40,7 +40,9 @@ class PricedTraffic : public ::testing::TestWithParam<std::string> {
   bool CanBeJoined(int nodes) const {
     return gpus_ > 0 && (nodes == 1 || !system_.All(topology::DeviceKind::nic, 0).empty());
   }
-  cost_model::Machine MachineOf(int nodes) const { return cost_model::MachineOfSystem(system_, nodes, gpus_); }
+  cost_model::Machine MachineOf(int nodes, const cost_model::Blocks& blocks = {}) const {
+    return cost_model::MachineOfSystem(system_, nodes, gpus_, blocks);
+  }
 };
 
 bool Any(const builders::Record&, schedule::Collective) { return true; }
@@ -104,6 +106,7 @@ TEST_P(PricedTraffic, IsWhatRuns) {
       continue;
     }
     for (const int channels : {1, 3}) ExpectPricedAsRun(MachineOf(nodes), channels);
+    if (nodes > 1) ExpectPricedAsRun(MachineOf(nodes, {.bulk_between_hosts = true}), 1);
   }
 }
 
@@ -112,7 +115,7 @@ TEST(PricedTrafficOfOneGpu, IsWhatRuns) {
   constexpr int kH100 = 90;
   constexpr double kBandwidth = 3352;
   for (const int ranks : {8, 17, 32}) {
-    ExpectPricedAsRun(cost_model::MachineOfOneGpu(ranks, kH100, kBandwidth, cost_model::kNcclBlockThreads), 3);
+    ExpectPricedAsRun(cost_model::MachineOfOneGpu(ranks, kH100, kBandwidth), 3);
   }
 }
 

@@ -79,7 +79,7 @@ TEST(Simulate, RanksOfOneGpuShareItsMemory) {
   constexpr double kGBps = 3352;
   constexpr std::size_t kBytes = std::size_t{1} << 30;
   for (const int nranks : {2, 8}) {
-    const cost_model::Machine machine = cost_model::MachineOfOneGpu(nranks, 90, kGBps, 256);
+    const cost_model::Machine machine = cost_model::MachineOfOneGpu(nranks, 90, kGBps, {256});
     for (const auto algorithm : {tuttiAlgorithmPeerMemory, tuttiAlgorithmRing}) {
       const auto schedule_of = [&](int rank) {
         return *builders::Build(algorithm, {schedule::Collective::all_gather, rank, nranks, 0, 32});

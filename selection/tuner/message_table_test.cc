@@ -47,7 +47,7 @@ cost_model::TuningContext Conditions(const cost_model::Machine& machine) {
 }
 
 cost_model::Machine PairsMachine() {
-  return cost_model::MachineOfSystem(xml::ParseTopology(kPairs, "pairs").system, 1, 0, 256);
+  return cost_model::MachineOfSystem(xml::ParseTopology(kPairs, "pairs").system, 1, 0, {256});
 }
 
 // Twelve NVLinks carry 300 GB/s, PCIe 4 some 24.

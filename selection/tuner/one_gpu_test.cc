@@ -18,7 +18,7 @@ TEST(TunerOfOneGpu, UsesItsMemoryWithMostOfItsBlocks) {
     cost_model::FitToGpus(kBlocks, nranks, true, tuning);
     tuning.gpu_slots = {true, true, 2048, 8 * 1024, 48 * 1024, true};
     tuning.one_launch = true;
-    const cost_model::Machine machine = cost_model::MachineOfOneGpu(nranks, 90, kH100, 256);
+    const cost_model::Machine machine = cost_model::MachineOfOneGpu(nranks, 90, kH100, {256});
     Tuner tuner(machine, tuning);
     for (const auto collective : {schedule::Collective::all_reduce, schedule::Collective::all_gather}) {
       constexpr std::size_t kBytes = std::size_t{1} << 30;  // of the buffer, or of a rank's block

@@ -145,15 +145,16 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting)
         direct ? "the GPU's memory (GPUDirect)" : "pinned host memory: ", why_not_direct);
   }
 
-  // A step may have a post and other writes.
-  const bool packets_fit = static_cast<std::size_t>(nranks_) + schedule::kMaxWrites <= cuda_kernels::kMoveDestinations;
+  // A step may have a post and other writes. Posts reach one host: with several there are none.
+  const bool packets_fit =
+      !one_host || static_cast<std::size_t>(nranks_) + schedule::kMaxWrites <= cuda_kernels::kMoveDestinations;
   const bool p2p = settings.gpu_p2p;
-  const std::string no_lines = cuda_transport::WhyNoLines128(*device_, one_host, p2p, all_gather);
+  const std::string no_lines = cuda_transport::WhyNoLines128(*device_, rank_, meeting.hosts, p2p, all_gather);
   shm_ = std::make_unique<shm::Fabric>(rank_, meeting.hosts, 1, settings, all_gather, meeting.deadline);
   sites_ = std::make_unique<diagnostics::CallSites>(control());
   fabric_ = std::make_unique<cuda_transport::DeviceFabric>(
       *device_, context.tuning.max_channels, *shm_, p2p,
-      cuda_transport::DeviceLayout::Short{one_host && packets_fit, no_lines.empty() && packets_fit},
+      cuda_transport::DeviceLayout::Short{packets_fit, no_lines.empty() && packets_fit, one_host},
       cuda_transport::DeviceFabric::TeamWish{settings.nvls,
                                              cuda_transport::TeamChannels(context.tuning.max_channels, one_host),
                                              WhyNoSwitch(context.tuning)},
@@ -162,7 +163,7 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting)
   if (setup.tuning.forced.protocol == ring::Protocol::inlined) cuda_transport::RequireLines128(no_lines, *fabric_);
   const bool refer = fabric_->one_device() && fabric_->one_process() &&
                      std::all_of(rooms.begin(), rooms.end(), [](const Room& room) { return room.zero_copy; });
-  TakeSlots(fabric_->layout(), fabric_->line128_capacity(), fabric_->bulk_capacity(), refer, fabric_->has_team(),
+  TakeSlots(fabric_->layout(), fabric_->hosts_reach(), fabric_->bulk_capacity(), refer, fabric_->has_team(),
             context.tuning);
   most_message_blocks_ = std::min(kMostMessageBlocks, static_cast<std::uint32_t>(context.tuning.most_lanes));
   context.tuning.one_launch = refer && nranks_ <= static_cast<int>(cuda_kernels::kMostLaunchedTogether);

@@ -55,13 +55,14 @@ inline cost_model::MessageSlots MessageSlotsOf(const cuda_transport::DeviceLayou
   return {layout.message_channels(), protocol, layout.message_capacity(protocol), cuda_transport::kDeviceMessageDepth};
 }
 
-// Takes the slots that ranks have. `line128` and `bulk`: data bytes, of the slots between hosts if there are several;
-// `refer`: GpuSlots; `adds`: a switch adds.
-inline void TakeSlots(const cuda_transport::DeviceLayout& layout, std::size_t line128, std::size_t bulk, bool refer,
-                      bool adds, cost_model::TuningContext& tuning) {
-  const std::size_t packets = layout.line_capacity();
+// Takes the slots that ranks have. `reach`: the ranks of a host reach each other; `bulk`: data bytes of the shortest bulk slot,
+// those between hosts included, which carry chunks of every protocol; `refer`: GpuSlots; `adds`: a switch adds.
+inline void TakeSlots(const cuda_transport::DeviceLayout& layout, bool reach, std::size_t bulk, bool refer, bool adds,
+                      cost_model::TuningContext& tuning) {
+  const std::size_t packets = std::min(layout.line_capacity(), bulk);
+  const std::size_t lines = reach ? std::min(layout.line128_capacity(), bulk) : 0;
   tuning.bulk_capacity = bulk;
-  tuning.gpu_slots = {packets > 0, line128 > 0, packets, line128, bulk, refer};
+  tuning.gpu_slots = {packets > 0, lines > 0, packets, lines, bulk, refer};
   tuning.messages = MessageSlotsOf(layout, tuning.gpu_slots, tuning.forced);
   tuning.in_switch = adds;
   if (adds) {
@@ -69,7 +70,6 @@ inline void TakeSlots(const cuda_transport::DeviceLayout& layout, std::size_t li
     tuning.gpu_slots.in_switch = cuda_transport::TeamLayout(layout.nranks(), channels).stride();
     tuning.gpu_slots.channels_in_switch = channels;
   }
-  if (!tuning.one_host) tuning.forced.protocol = ring::Protocol::bulk;  // a network carries bulk slots alone
 }
 
 }  // namespace tutti::device

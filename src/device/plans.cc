@@ -39,7 +39,8 @@ cost_model::Machine MachineOfHosts(const DevicePlanContext& context, const topol
   const auto& where = context.tuning.where;
   try {
     if (const auto why = WhyNotAlike(context.tuning); !why.empty()) Throw(tuttiInvalidArgument, "{}", why);
-    return cost_model::MachineOfSystem(system, where.nodes(), context.gpus, cuda_kernels::kMaxThreads, context.direct);
+    return cost_model::MachineOfSystem(system, where.nodes(), context.gpus, {cuda_kernels::kMaxThreads, true},
+                                       context.direct);
   } catch (const Error& error) {
     Log(Subject::select, "GPUs of several hosts are priced like processors of several hosts: {}", error.what());
   }
@@ -52,14 +53,14 @@ cost_model::Machine MachineFor(const DevicePlanContext& context, const topology:
   if (!context.tuning.one_host) return MachineOfHosts(context, system);
   if (!context.fabric->one_device()) {
     try {
-      return cost_model::MachineOfSystem(system, 1, context.gpus, cuda_kernels::kMaxThreads);
+      return cost_model::MachineOfSystem(system, 1, context.gpus, {cuda_kernels::kMaxThreads, true});
     } catch (const Error& error) {
       Log(Subject::select, "GPUs are priced as one: {}", error.what());
     }
   }
   const auto& device = *context.device;
   const int sm = device.Attribute(cuda_transport::kCuMajor) * kMajorToSm + device.Attribute(cuda_transport::kCuMinor);
-  return cost_model::MachineOfOneGpu(nranks, sm, MemoryBandwidth(device), cuda_kernels::kMaxThreads);
+  return cost_model::MachineOfOneGpu(nranks, sm, MemoryBandwidth(device), {cuda_kernels::kMaxThreads});
 }
 
 // Whether an NVSwitch adds this as numerics.md promises. PTX has no products, and its minimum and maximum of floats drop NaN.

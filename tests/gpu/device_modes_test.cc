@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "testing/device_rank.h"
+#include "testing/from_outside.h"
 
 namespace tutti::testing {
 namespace {
@@ -53,6 +54,34 @@ TEST_F(Device, ForcedProtocols) {
         RunCases({3, algorithm, true, {{"TUTTI_PROTO", protocol}, {"TUTTI_CHUNK", chunk}}},
                  MixedCases(22, kWhats, 3, 512 * KiB), 512 * KiB);
       }
+    }
+  }
+}
+
+// A network carries bulk slots alone; each host has packets and lines inside.
+TEST_F(Device, HostsHavePacketsAndLinesInside) {
+  const bool lines = WhyNoLines().empty();
+  for (const std::string protocol : {"line", "inline", "bulk"}) {
+    if (protocol == "inline" && !lines) continue;
+    const Environment environment{{"TUTTI_VIRTUAL_HOSTS", "2"}, {"TUTTI_PROTO", protocol}};
+    for (const char* algorithm : {"ring", "recursive_doubling", "two_level", "two_level_tree"}) {
+      const auto outcome = RunRanks(4,
+                                    [&](Rank& self) {
+                                      DeviceRank rank(self, 256 * KiB, algorithm);
+                                      for (const std::size_t count : {5, 3001, 50'001}) {
+                                        ASSERT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, count}), "");
+                                      }
+                                      self.Note(LastOperation(rank.comm()));
+                                      // To the other rank of the host, and to one of the other host.
+                                      for (const int distance : {1, 2}) {
+                                        EXPECT_EQ(rank.Run({What::shift, tuttiInt8, tuttiSum, 3001, distance}), "");
+                                      }
+                                    },
+                                    {.environment = environment});
+      ASSERT_FALSE(outcome.front().notes.empty());
+      const std::string& last = outcome.front().notes.front();
+      EXPECT_NE(last.find(std::string("on the GPU: ") + algorithm), std::string::npos) << last;
+      EXPECT_NE(last.find(", " + protocol), std::string::npos) << last;
     }
   }
 }

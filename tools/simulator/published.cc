@@ -110,7 +110,7 @@ class Comparing {
     const Described& described = Find(comparison.system, where);
     const cost_model::Machine machine = cost_model::MachineOfSystem(
         xml::ReadTopologyFile(described.topology).system, comparison.nodes, comparison.ranks / comparison.nodes,
-        nvls ? kNvlsLaneThreads : cost_model::kNcclBlockThreads);
+        nvls ? cost_model::Blocks{kNvlsLaneThreads} : cost_model::Blocks{});
     const Outcome outcome = Fastest(
         {machine},
         {comparison.collective, {algorithm}, comparison.bytes, nvls ? described.nvls_channels : described.channels});

@@ -48,7 +48,7 @@ Target OneGpu(const TargetOptions& options) {
     throw UsageError(UnknownName("GPU", options.one_gpu, NamesOfGpus()));
   }
   if (options.ranks < 1) ThrowUsage("--one-gpu needs --ranks");
-  return {cost_model::MachineOfOneGpu(options.ranks, gpu->sm, gpu->memory_bandwidth, cuda_kernels::kMaxThreads), true,
+  return {cost_model::MachineOfOneGpu(options.ranks, gpu->sm, gpu->memory_bandwidth, {cuda_kernels::kMaxThreads}), true,
           gpu->multiprocessors * static_cast<int>(cuda_kernels::kBlocksPerMultiprocessor)};
 }
 
@@ -135,8 +135,9 @@ Target TargetOf(const TargetOptions& options, bool as_library) {
   }
   const topology::System system = xml::ReadTopologyFile(options.topology).system;
   topology::CheckSearchable(system);
-  const int block_threads = as_library ? cuda_kernels::kMaxThreads : cost_model::kNcclBlockThreads;
-  auto machine = cost_model::MachineOfSystem(system, options.nodes, options.ranks / options.nodes, block_threads);
+  const cost_model::Blocks blocks =
+      as_library ? cost_model::Blocks{cuda_kernels::kMaxThreads, true} : cost_model::Blocks{};
+  auto machine = cost_model::MachineOfSystem(system, options.nodes, options.ranks / options.nodes, blocks);
   const bool joined = JoinedByNvlink(system, machine.ranks_of_fullest_node());
   return {std::move(machine), true, 0, as_library, joined};
 }
@@ -144,13 +145,13 @@ Target TargetOf(const TargetOptions& options, bool as_library) {
 namespace {
 
 void TakeLibrarySlots(const Target& target, cost_model::TuningContext& tuning) {
-  const bool packets = tuning.one_host, lines128 = packets && target.joined;
   const cuda_transport::DeviceLayout layout(static_cast<int>(target.machine.ranks_of_fullest_node()),
-                                            tuning.max_channels, {.packets = packets, .lines128 = lines128});
+                                            tuning.max_channels,
+                                            {.packets = true, .lines128 = target.joined, .posts = tuning.one_host});
   const std::size_t bulk = tuning.one_host ? layout.bulk_capacity()
                                            : cuda_transport::NetworkSlotCapacity(tuning.nranks, layout.bulk_capacity());
   const bool adds = tuning.in_switch && device::WhyNoSwitch(tuning).empty();
-  device::TakeSlots(layout, layout.line128_capacity(), bulk, target.blocks > 0, adds, tuning);
+  device::TakeSlots(layout, target.joined, bulk, target.blocks > 0, adds, tuning);
 }
 
 }  // namespace

@@ -81,6 +81,7 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fa
   if (shm.hosts().count() > 1) {
     across_ = std::make_shared<PinnedRings>(device, shm, channels_, layout_.bulk_capacity(), across);
   }
+  hosts_reach_ = all_meet;
   all_reach_ = all_meet && across_ == nullptr;
   one_device_ = one_device_ && all_meet;
   std::string no_team = all_meet ? team.why_useless : "not all of a host reach each other";
@@ -260,7 +261,7 @@ void DeviceFabric::AddTeamEnds(Ends& ends, std::uint32_t count_from) const {
 
 std::size_t DeviceFabric::message_capacity(ring::Protocol protocol, int peer) const {
   if (!by_network(peer))
-    return protocol == ring::Protocol::inlined && !all_reach_ ? 0 : layout_.message_capacity(protocol);
+    return protocol == ring::Protocol::inlined && !hosts_reach_ ? 0 : layout_.message_capacity(protocol);
   return protocol == ring::Protocol::bulk ? across_->capacity() : 0;
 }
 
@@ -312,7 +313,7 @@ void DeviceFabric::MakeEnds(std::uint32_t count_from) {
   };
 
   for (int channel = 0; channel < layout_.channels() + layout_.message_channels(); ++channel) {
-    const bool posts = !layout_.IsForMessages(channel);
+    const bool posts = !layout_.IsForMessages(channel) && across_ == nullptr;
     for (int p = 0; p < ring::kProtocols; ++p) {
       const auto protocol = static_cast<ring::Protocol>(p);
       if (!HasSlots(channel, protocol)) continue;

@@ -6,6 +6,7 @@
 // Thread-safety: getters may be called from any thread. The rings' ends are on the GPU.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,7 +36,7 @@ class DeviceFabric {
 
   // Collective. `shm` connects the same ranks; it and `device` outlive this. Throws tuttiUnhandledCudaError.
   // `channels`: for collectives; those for messages follow. `p2p`: this rank's GPU and others may use each other's memory,
-  // if they can. `with`: the same on all ranks; lines of 128 bytes are used only if all ranks reach each other. `across`: where
+  // if they can. `with`: the same on all ranks; lines of 128 bytes are used only if all ranks of a host reach each other. `across`: where
   // the rings between hosts lie. `count_from`: what the counts of slots between GPUs of one host begin at, modulo 2^32; the same on all ranks.
   DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, bool p2p, DeviceLayout::Short with,
                const TeamWish& team, const PinnedRings::Place& across, std::uint32_t count_from,
@@ -67,8 +68,13 @@ class DeviceFabric {
   bool by_network(int peer) const { return !shm_.is_local(peer); }
   // Rings to GPUs of other hosts; null where there are none.
   PinnedRings* across() { return across_.get(); }
-  // Data bytes of any slot of lines of 128 bytes; 0: there are none.
-  std::size_t line128_capacity() const { return all_reach_ ? layout_.line128_capacity() : 0; }
+  // The same of the ranks of each host.
+  bool hosts_reach() const { return hosts_reach_; }
+  // Data bytes of a chunk of packets, or of lines of 128 bytes; 0: there are none. With several hosts it fits bulk slots, too.
+  std::size_t line_capacity() const { return std::min(layout_.line_capacity(), bulk_capacity()); }
+  std::size_t line128_capacity() const {
+    return hosts_reach_ ? std::min(layout_.line128_capacity(), bulk_capacity()) : 0;
+  }
   // Data bytes of any bulk slot of a collective.
   std::size_t bulk_capacity() const { return across_ ? across_->capacity() : layout_.bulk_capacity(); }
   // Data bytes of a slot that carries a message between this rank and `peer`; 0: there is none.
@@ -187,7 +193,7 @@ class DeviceFabric {
   std::vector<Peer> peers_;
   std::vector<std::vector<bool>> reach_;  // [from][to], symmetric; true also between hosts, which do not meet at all
   std::vector<int> fused_;
-  bool one_device_ = true, one_process_ = true, all_reach_ = true;
+  bool one_device_ = true, one_process_ = true, all_reach_ = true, hosts_reach_ = true;
 };
 
 }  // namespace tutti::cuda_transport

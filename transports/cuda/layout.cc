@@ -28,10 +28,14 @@ constexpr std::size_t kMostNetworkCapacity = std::size_t{256} << 10;
 
 }  // namespace
 
-DeviceLayout::DeviceLayout(int nranks, int channels, Short with) : nranks_(nranks), channels_(channels) {
+DeviceLayout::DeviceLayout(int nranks, int channels, Short with)
+    : nranks_(nranks), channels_(channels), short_rings_(with.posts ? 2 : 1) {
   const auto ranks = static_cast<std::size_t>(nranks);
   const auto pairs = static_cast<std::size_t>(channels) * ranks;
-  const bool alone = !with.packets && !with.lines128;
+  const std::size_t short_rings = short_rings_ * pairs;
+  // Without posts there are half as many rings, of the same length.
+  const std::size_t part = with.posts ? 1 : 2;
+  const bool alone = (!with.packets && !with.lines128) || !with.posts;
   // A rank sends itself no messages.
   const std::size_t message_slots = std::max<std::size_t>(ranks - 1, 1) * kDeviceMessageDepth;
   const std::size_t message_pool = alone ? kDeviceMessagesAloneBytes : kDeviceMessagePoolBytes;
@@ -42,7 +46,7 @@ DeviceLayout::DeviceLayout(int nranks, int channels, Short with) : nranks_(nrank
   message_stride_ = std::clamp(RoundDown(slot_of(message_channels_), kAlignment), kAlignment, kMostMessageSlot);
   const std::size_t message_rings = static_cast<std::size_t>(message_channels_) * ranks;
   if (with.packets) {
-    const std::size_t share = kDeviceLinePoolBytes / (2 * pairs + ranks) / kDeviceLineDepth;
+    const std::size_t share = kDeviceLinePoolBytes / part / (short_rings + ranks) / kDeviceLineDepth;
     // Less a line for the header, which takes a packet.
     const std::size_t lines = std::max(share / kPacket * kPacketData / ring::kCacheLine, std::size_t{2}) - 1;
     line_capacity_ = std::min(lines * ring::kCacheLine, kMostPacketData);
@@ -52,24 +56,25 @@ DeviceLayout::DeviceLayout(int nranks, int channels, Short with) : nranks_(nrank
   signals_ = headers_ +
              RoundUp((kHeaderRings * pairs + message_rings) * kDeviceBulkDepth * sizeof(DeviceSlotHeader), kAlignment);
   packets_ = RoundUp(Signals(nranks), kAlignment);
-  data_ = packets_ + RoundUp((2 * pairs + ranks) * kDeviceLineDepth * line_stride_, kAlignment);
+  const std::size_t packets = RoundUp((short_rings + ranks) * kDeviceLineDepth * line_stride_, kAlignment);
+  data_ = packets_ + packets;
   const std::size_t messages =
       nranks > 1 ? static_cast<std::size_t>(message_channels_) * message_slots * message_stride_ : 0;
-  const std::size_t pool =
-      alone ? kDeviceBulkAloneBytes - std::min(data_ + messages, kDeviceBulkAloneBytes) : kDeviceBulkPoolBytes;
+  const std::size_t pool = alone ? kDeviceBulkAloneBytes - std::min(data_ - packets + messages, kDeviceBulkAloneBytes)
+                                 : kDeviceBulkPoolBytes;
   // One ring from each peer, and the own post.
   const std::size_t bulk_share = pool / (pairs + static_cast<std::size_t>(channels)) / kDeviceBulkDepth;
   bulk_stride_ = std::clamp(RoundDown(bulk_share, kAlignment), kAlignment, kMostDeviceBulkCapacity);
   messages_ = data_ + (pairs + static_cast<std::size_t>(channels)) * kDeviceBulkDepth * bulk_stride_;
   lines_ = messages_ + messages;
   if (with.lines128) {
-    const std::size_t share = kDeviceLine128PoolBytes / (2 * pairs) / kDeviceLine128Depth;
+    const std::size_t share = kDeviceLine128PoolBytes / part / short_rings / kDeviceLine128Depth;
     constexpr std::size_t kMostLines = (kMostLine128Data + kLine128Data - 1) / kLine128Data;
     const std::size_t lines = std::clamp(share / kLine128, std::size_t{2}, 1 + kMostLines) - 1;
     line128_stride_ = (1 + lines) * kLine128;
     line128_capacity_ = DataOfLines(line128_stride_);
   }
-  bytes_ = lines_ + 2 * pairs * kDeviceLine128Depth * line128_stride_;
+  bytes_ = lines_ + short_rings * kDeviceLine128Depth * line128_stride_;
 }
 
 std::size_t DeviceLayout::Head(int channel, int reader, ring::Protocol protocol, bool post) const {
@@ -120,13 +125,13 @@ TeamLayout::TeamLayout(int nranks, int channels) : nranks_(nranks), channels_(ch
 }
 
 std::size_t DeviceLayout::Packets(int channel, int writer, bool post) const {
-  const std::size_t ring =
-      IsForMessages(channel) ? Ring(channel, 0, false) + static_cast<std::size_t>(writer) : Ring(channel, writer, post);
+  const std::size_t ring = IsForMessages(channel) ? ShortRing(channel, 0, false) + static_cast<std::size_t>(writer)
+                                                  : ShortRing(channel, writer, post);
   return packets_ + ring * kDeviceLineDepth * line_stride_;
 }
 
 std::size_t DeviceLayout::Lines128(int channel, int writer, bool post) const {
-  return lines_ + Ring(channel, writer, post) * kDeviceLine128Depth * line128_stride_;
+  return lines_ + ShortRing(channel, writer, post) * kDeviceLine128Depth * line128_stride_;
 }
 
 std::size_t DeviceLayout::Data(int channel, int writer) const {

@@ -19,8 +19,8 @@ namespace tutti::cuda_transport {
 
 // The bulk slots of a rank's collectives together. Packets take half of that at the most.
 inline constexpr std::size_t kDeviceBulkPoolBytes = std::size_t{57} << 20;
-// All that a rank lends where it has bulk slots alone, as on several hosts: a chunk between hosts must fit these, too
-// (docs/notebook/gpu/proxy.md). Messages take the smaller part.
+// All that a rank lends besides packets and lines on several hosts, where a chunk of bulk slots must fit those between hosts,
+// too (docs/notebook/gpu/proxy.md); and where it has bulk slots alone. Messages take the smaller part.
 inline constexpr std::size_t kDeviceBulkAloneBytes = std::size_t{100} << 20;
 inline constexpr std::size_t kDeviceMessagesAloneBytes = std::size_t{12} << 20;
 inline constexpr std::size_t kDeviceLinePoolBytes = std::size_t{57} << 19;
@@ -49,10 +49,11 @@ inline constexpr int kFewestMessageChannels = 4;
 
 class DeviceLayout {
  public:
-  // Slots beside those of bulk.
+  // Slots beside those of bulk. `posts`: for posts too, which reach one host.
   struct Short {
     bool packets;
     bool lines128;
+    bool posts = true;
   };
   // `nranks`: the most on any host, so that slots have one length everywhere. `channels`: the collectives'.
   // REQUIRES: nranks >= 1, channels >= 1.
@@ -111,9 +112,15 @@ class DeviceLayout {
     return static_cast<std::size_t>(channel - channels_) * static_cast<std::size_t>(nranks_);
   }
 
+  // A ring of packets or lines.
+  std::size_t ShortRing(int channel, int writer, bool post) const {
+    return (static_cast<std::size_t>(channel) * nranks_ + writer) * short_rings_ + (post ? 1 : 0);
+  }
+
   int nranks_;
   int channels_;
   int message_channels_;
+  std::size_t short_rings_;  // of a pair in a channel: one, and one for posts
   std::size_t line_capacity_ = 0, line_stride_ = 0, line128_capacity_ = 0, line128_stride_ = 0, bulk_stride_;
   std::size_t message_stride_;
   std::size_t headers_, signals_, packets_, data_, messages_, lines_, bytes_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include "transports/cuda/ring.h"
@@ -16,8 +17,10 @@ struct Piece {
 
 // Everything in one rank's memory has its own place.
 TEST(DeviceLayout, NothingOverlaps) {
-  for (const auto& [nranks, channels] : {std::pair(1, 1), std::pair(2, 28), std::pair(8, 28), std::pair(64, 8)}) {
-    const DeviceLayout layout(nranks, channels, {.packets = true, .lines128 = true});
+  for (const auto& [nranks, channels, posts] :
+       {std::tuple(1, 1, true), std::tuple(2, 28, true), std::tuple(8, 28, true), std::tuple(8, 28, false),
+        std::tuple(64, 8, true)}) {
+    const DeviceLayout layout(nranks, channels, {.packets = true, .lines128 = true, .posts = posts});
     std::vector<Piece> zeroed, lines, data;
     for (int c = 0; c < channels; ++c) {
       data.push_back({layout.PostData(c), kDeviceBulkDepth * layout.bulk_stride()});
@@ -27,9 +30,11 @@ TEST(DeviceLayout, NothingOverlaps) {
           zeroed.push_back({layout.Headers(c, peer, post), kDeviceBulkDepth * sizeof(DeviceSlotHeader)});
           zeroed.push_back({layout.TeamHeaders(c, peer, post), kDeviceBulkDepth * sizeof(DeviceSlotHeader)});
           zeroed.push_back({layout.TeamHead(c, peer, post), 4});
-          zeroed.push_back({layout.Packets(c, peer, post), kDeviceLineDepth * layout.line_stride()});
-          lines.push_back({layout.Lines128(c, peer, post), kDeviceLine128Depth * layout.line128_stride()});
-          EXPECT_EQ(lines.back().begin % 128, 0u);
+          if (posts || !post) {
+            zeroed.push_back({layout.Packets(c, peer, post), kDeviceLineDepth * layout.line_stride()});
+            lines.push_back({layout.Lines128(c, peer, post), kDeviceLine128Depth * layout.line128_stride()});
+            EXPECT_EQ(lines.back().begin % 128, 0u);
+          }
           for (int p = 0; p < ring::kProtocols; ++p) {
             zeroed.push_back({layout.Head(c, peer, static_cast<ring::Protocol>(p), post), 4});
           }
@@ -79,6 +84,21 @@ TEST(DeviceLayout, MemoryIsBounded) {
     EXPECT_GE(layout.bulk_capacity(), 4096u);
     EXPECT_GE(layout.line_capacity(), 64u);
     EXPECT_LE(layout.line_capacity() + 16, layout.line_stride());
+  }
+}
+
+// Bulk slots are as long as where they are alone, packets and lines as on one host.
+TEST(DeviceLayout, MemoryOfSeveralHostsIsBounded) {
+  for (const int nranks : {2, 8, 64}) {
+    const DeviceLayout layout(nranks, 28, {.packets = true, .lines128 = true, .posts = false});
+    const DeviceLayout one_host(nranks, 28, {.packets = true, .lines128 = true});
+    const DeviceLayout alone(nranks, 28, {.packets = false, .lines128 = false});
+    EXPECT_LE(layout.bytes(), std::size_t{129} << 20) << nranks;
+    EXPECT_EQ(layout.bulk_capacity(), alone.bulk_capacity()) << nranks;
+    EXPECT_EQ(layout.message_channels(), alone.message_channels()) << nranks;
+    EXPECT_GE(layout.line128_capacity(), one_host.line128_capacity()) << nranks;
+    EXPECT_GE(1.2 * static_cast<double>(layout.line_capacity()), static_cast<double>(one_host.line_capacity()))
+        << nranks;
   }
 }
 

@@ -34,22 +34,24 @@ bool JoinedByNvlink(const CudaDevice& device, const CuUuid& uuid) {
 
 }  // namespace
 
-std::string WhyNoLines128(const CudaDevice& device, bool one_host, bool p2p, const AllGather& all_gather) {
+std::string WhyNoLines128(const CudaDevice& device, int rank, const shm::Hosts& hosts, bool p2p,
+                          const AllGather& all_gather) {
   struct Introduction {
     CuUuid uuid;
     std::int32_t major;
     bool p2p;
   };
   const auto all = GatherValues(all_gather, Introduction{device.uuid(), device.Attribute(kCuMajor), p2p});
-  // The first rank to whose GPU this one has no NVLink, or -1.
+  // The first rank of this host to whose GPU this one has no NVLink, or -1.
   std::int32_t apart = -1;
-  for (std::size_t r = 0; r < all.size() && apart < 0 && one_host && p2p; ++r) {
-    if (!device.IsSame(all[r].uuid) && !JoinedByNvlink(device, all[r].uuid)) apart = static_cast<std::int32_t>(r);
+  for (const int r : hosts.RanksWith(rank)) {
+    const CuUuid& theirs = all[static_cast<std::size_t>(r)].uuid;
+    if (apart < 0 && p2p && !device.IsSame(theirs) && !JoinedByNvlink(device, theirs)) apart = r;
   }
   const auto first_apart = GatherValues(all_gather, apart);
-  if (!one_host) return "the ranks are on several hosts";
   for (std::size_t r = 0; r < all.size(); ++r) {
-    if (!all[r].p2p && all.size() > 1) return fmt::format("rank {} has TUTTI_GPU_P2P=0", r);
+    const bool alone = hosts.RanksWith(static_cast<int>(r)).size() == 1;
+    if (!all[r].p2p && !alone) return fmt::format("rank {} has TUTTI_GPU_P2P=0", r);
     if (all[r].major < kOldestMajor)
       return fmt::format("rank {}'s GPU has compute capability {}, older than 7.0", r, all[r].major);
     if (first_apart[r] >= 0)
@@ -59,8 +61,9 @@ std::string WhyNoLines128(const CudaDevice& device, bool one_host, bool p2p, con
 }
 
 void RequireLines128(const std::string& why_not, const DeviceFabric& fabric) {
-  if (why_not.empty() && fabric.all_reach()) return;
-  Throw(tuttiInvalidUsage, "TUTTI_PROTO=inline needs one GPU for all ranks, or NVLink between all GPUs of one host: {}",
+  if (why_not.empty() && fabric.hosts_reach()) return;
+  Throw(tuttiInvalidUsage,
+        "TUTTI_PROTO=inline needs one GPU for all ranks of a host, or NVLink between all its GPUs: {}",
         why_not.empty() ? "the driver gives some rank no access to another's GPU" : why_not);
 }
 

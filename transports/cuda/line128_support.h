@@ -11,9 +11,10 @@
 
 namespace tutti::cuda_transport {
 
-// Collective. "" if they may: all ranks are on one GPU, or NVLink joins every two of their GPUs. Otherwise a readable
+// Collective. "" if they may: all ranks of a host are on one GPU, or NVLink joins every two of their GPUs. Otherwise a readable
 // reason. The same on all ranks. `p2p`: as for DeviceFabric.
-std::string WhyNoLines128(const CudaDevice& device, bool one_host, bool p2p, const AllGather& all_gather);
+std::string WhyNoLines128(const CudaDevice& device, int rank, const shm::Hosts& hosts, bool p2p,
+                          const AllGather& all_gather);
 
 // Throws tuttiInvalidUsage, with the reason, if lines are forced but `why_not`, or the fabric, excludes them.
 void RequireLines128(const std::string& why_not, const DeviceFabric& fabric);

@@ -46,7 +46,7 @@ static_assert(sizeof(DeviceSlotHeader) == sizeof(ring::SlotHeader) &&
 // A reader of a fill end: one rank, or for a post each other rank.
 struct DeviceReader {
   DeviceSlotHeader* headers;  // bulk: of the slots, in the reader's memory
-  std::byte* packets;         // line, inline: the slots themselves, in the reader's memory
+  std::byte* packets;  // line, inline: the slots themselves, in the reader's memory; null: a network takes bulk slots
   const std::uint32_t* head;  // how many slots it has emptied; in this rank's memory
 };
 
@@ -65,7 +65,7 @@ struct DeviceFillEnd {
 
 struct DeviceEmptyEnd {
   const DeviceSlotHeader* headers;
-  const std::byte* packets;
+  const std::byte* packets;  // null: a network brings bulk slots
   const std::byte* data;
   std::uint32_t* head;  // this end's count, in the filler's memory, where it polls
   std::uint32_t stride;

@@ -5,7 +5,8 @@
 // relaxed. The reader's thread polls and fences (device.h), and its block's barrier lets the others read; likewise for
 // heads. Line protocol: a packet is its own flag (packet.h); a head is stored relaxed without a fence, because every
 // load of the slot has returned - its flag was checked - before the barrier that precedes the store. Inline protocol: the
-// same with lines (line128.h); a load that counts has returned, because its data has been stored.
+// same with lines (line128.h); a load that counts has returned, because its data has been stored. A network carries bulk
+// slots whatever the plan's protocol: in a step with packets or lines, their data is moved like memory.
 //
 // The first threads make a step's operands ready and the last ones publish them, so that a block of several warps waits
 // for the next step's slots while its last warp still waits for its stores to become visible.
@@ -225,6 +226,9 @@ class LaneRun {
   }
 
   TUTTI_DEVICE static bool IsSlot(const DeviceOperand& operand) { return schedule::IsSlot(operand.kind); }
+  TUTTI_DEVICE bool IsBulk(const std::byte* packets) const {
+    return plan_.protocol == ring::Protocol::bulk || packets == nullptr;
+  }
   // Destinations that one write takes in the Move: none if its slot refers, one per reader for packets and lines.
   TUTTI_DEVICE std::uint32_t DestinationsOf(const DeviceOperand& operand, const DeviceOperand* reference) const {
     if (!IsSlot(operand)) return 1;
@@ -261,7 +265,7 @@ class LaneRun {
     const std::uint32_t slot = ring::SlotIndex(end.count, end.depth);
     const std::uint64_t counted = CountSlot(end.count, end.wraps);
     *number = end.count;
-    if (plan_.protocol != ring::Protocol::bulk) {
+    if (!IsBulk(end.packets)) {
       move.sources[i] = end.packets + std::size_t{slot} * end.stride + DataAt();
       move.source_numbers[i] = counted;
       return true;
@@ -313,7 +317,7 @@ class LaneRun {
     const std::size_t at = std::size_t{ring::SlotIndex(end.tail, end.depth)} * end.stride;
     const std::uint64_t counted = CountSlot(end.tail, end.wraps);
     *number = end.tail;
-    if (plan_.protocol != ring::Protocol::bulk) {
+    if (!IsBulk(fill.readers[0].packets)) {
       TUTTI_ROLLED
       for (std::uint32_t r = 0; r < end.reader_count; ++r) {
         move.destinations[first + r] = fill.readers[r].packets + at + DataAt();
@@ -364,17 +368,18 @@ class LaneRun {
   TUTTI_DEVICE void Publish(const DeviceStep& step, std::uint64_t position, std::uint64_t done, std::uint32_t bytes,
                             const DeviceOperand* reference, const std::uint32_t* numbers) const {
     const std::uint32_t operands = step.reads + step.writes;
-    const bool bulk = plan_.protocol == ring::Protocol::bulk;
     TUTTI_ROLLED
     for (std::uint32_t item = FromLast(); item <= operands; item += ThreadCount()) {
       const bool tells = item == 0 && step.awaited;
       const DeviceOperand* const operand = item > 0 ? &table_.Operand(step, item - 1) : nullptr;
       const bool slot = operand != nullptr && IsSlot(*operand);
       const bool fills = slot && item > step.reads;
+      const bool bulk =
+          slot && IsBulk(fills ? table_.FillOf(*operand).readers[0].packets : table_.EmptyOf(*operand).packets);
       const std::uint32_t number = slot ? numbers[item - 1] : 0;
       if (fills && bulk) Describe(table_.FillOf(*operand), number, HeaderOf(work_, reference, done, bytes));
       // One fence covers all that a thread publishes, and all threads of a warp.
-      if (tells || (slot && bulk)) ReleaseStores(bulk && shared_.lane.wide);
+      if (tells || bulk) ReleaseStores(bulk && shared_.lane.wide);
       if (tells) {
         StoreReleased(OwnProgress(), position);
       } else if (fills && bulk) {
