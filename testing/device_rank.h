@@ -125,7 +125,7 @@ class Device : public ::testing::Test {
     if (notes == std::vector<std::string>{"none"}) GTEST_SKIP() << "there is neither a GPU nor the fake one";
     fake_gpu_ = notes == std::vector<std::string>{"the fake GPU"};
   }
-  // Why these circumstances refuse lines of 128 bytes (TUTTI_PROTO=inline), or "": several hosts, GPUs without NVLink.
+  // Why these circumstances refuse lines of 128 bytes (TUTTI_PROTO=inline), or "": GPUs of a host without NVLink.
   static std::string WhyNoLines(const std::vector<std::pair<std::string, std::string>>& environment = {}) {
     RunOptions options{.environment = environment};
     options.environment.emplace_back("TUTTI_PROTO", "inline");

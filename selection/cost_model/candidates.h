@@ -78,7 +78,7 @@ inline constexpr int kMostGpuChannels = 32;
 // Where all ranks are on one GPU, its memory is the bound, not a link. Computed, not measured: at 0.7 us a load and 32
 // KiB in flight per block, about a hundred blocks fill an H200's 4.8 TB/s.
 inline constexpr int kMostChannelsOfOneGpu = 96;
-// A communicator's fabric has at least so many, because two-level trees take four (records.h).
+// A communicator's fabric has at least so many, because two-level trees take four.
 inline constexpr int kFewestChannels = 4;
 
 // How many threads of a rank may move data where the user does not say: those for which `ranks` leave `cores` idle. Each has a
@@ -87,7 +87,7 @@ int ThreadsFor(int cores, int ranks);
 
 // The slots of GPUs, where they are known: which protocols there are, and the data bytes of each; 0: any.
 struct GpuSlots {
-  bool lines = true;  // false across a network, which takes whole slots, or if posts have too many readers for packets
+  bool lines = true;    // false if posts have too many readers for packets
   bool inlines = true;  // likewise, and where the hardware may tear lines of 128 bytes
   std::size_t line = 0;
   std::size_t inlined = 0;

@@ -119,6 +119,27 @@ TEST(PricedTrafficOfOneGpu, IsWhatRuns) {
   }
 }
 
+// Their latency and their bytes are bulk's, whatever the protocol inside hosts.
+TEST(BulkBetweenHosts, IsPricedAndSimulated) {
+  const auto system = xml::ReadTopologyFile("topology/testdata/dgxh100.xml").system;
+  const auto times = [&](bool bulk, ring::Protocol protocol) {
+    constexpr std::size_t kBlock = 4096;
+    const auto machine = cost_model::MachineOfSystem(system, 2, 1, {.bulk_between_hosts = bulk});
+    const schedule::ProtocolConfig config{protocol, kBlock};
+    const auto ranks = cost_model::RepresentativeRanks::Of(
+        tuttiAlgorithmRing, {schedule::Collective::all_reduce, 0, 2, 0, 1, &machine.rank_layout(), false});
+    const double price = cost_model::CostModel(machine, *ranks).Microseconds({.block_bytes = kBlock, .config = config});
+    const SimulatedCall call{schedule::Collective::all_reduce, tuttiAlgorithmRing, 2 * kBlock, 1, config};
+    return std::pair(price, Simulate(machine, call).duration_us);
+  };
+  const auto bulk = times(true, ring::Protocol::bulk);
+  for (const auto protocol : {ring::Protocol::line, ring::Protocol::inlined}) {
+    EXPECT_EQ(times(true, protocol), bulk);
+    EXPECT_LT(times(false, protocol).first, bulk.first);
+    EXPECT_LT(times(false, protocol).second, bulk.second);
+  }
+}
+
 // Where ranks do alike and know their nodes, each gives its messages to its NICs in turn.
 TEST_P(PricedTraffic, IsSharedByTheNics) {
   if (!CanBeJoined(2)) GTEST_SKIP() << "it has no GPUs or no NICs";

@@ -52,6 +52,8 @@ SimulationRun::SimulationRun(const FlatSchedules& schedules, const SimulationInp
       channels_(ChannelsOf(schedules)),
       threads_(std::min(input.threads, channels_)),
       depth_(static_cast<std::uint32_t>(input.depth != 0 ? input.depth : schedule::SlotDepth(input.config.protocol))),
+      network_depth_(static_cast<std::uint32_t>(
+          input.depth != 0 ? input.depth : schedule::SlotDepth(input.machine.costs().On(true, input.config.protocol)))),
       working_set_(WorkingSetOf(schedules, input, depth_)),
       step_time_(FromMicroseconds(input.machine.costs().step_us)),
       yield_time_(FromMicroseconds(input.machine.costs().yield_us)),
@@ -68,7 +70,7 @@ SimulationRun::SimulationRun(const FlatSchedules& schedules, const SimulationInp
     network |= connection.network;
   }
   if (network) {
-    waiting_.resize(connections_.size() * depth_);
+    waiting_.resize(connections_.size() * network_depth_);
     riding_.resize(waiting_.size());
     if (input.machine.costs().cores == 0) proxies_.resize(static_cast<std::size_t>(input.machine.nranks()));
   }
@@ -176,7 +178,8 @@ bool SimulationRun::Ready(std::uint32_t number) {
   }
   for (const std::uint32_t c : schedules_.Fills(step)) {
     for (int e = schedules_.connections()[c].edge; e != -1; e = schedules_.edges()[e].next) {
-      if (connections_[c].filled - edges_[e].free_again == depth_) return false;
+      const std::uint32_t depth = schedules_.connections()[c].network ? network_depth_ : depth_;
+      if (connections_[c].filled - edges_[e].free_again == depth) return false;
     }
   }
   const auto afters = schedules_.Afters(step);
@@ -217,7 +220,7 @@ Time SimulationRun::Messaging(const FlatLane& flat, std::uint32_t number, std::u
     if (!schedules_.connections()[c].network) continue;
     waited = true;
     ++slots;
-    if (!riding_[c * depth_ + edges_[e].emptied % depth_]) ++messages;
+    if (!riding_[c * network_depth_ + edges_[e].emptied % network_depth_]) ++messages;
   }
   const bool rides =
       step.may_ride && !waited && schedules_.ChunkBytes(flat, schedules_.step(flat, number - 1), chunk) >= 0;
@@ -225,7 +228,7 @@ Time SimulationRun::Messaging(const FlatLane& flat, std::uint32_t number, std::u
     if (!schedules_.connections()[c].network) continue;
     ++slots;
     if (!rides) ++messages;
-    riding_[std::size_t{c} * depth_ + connections_[c].filled % depth_] = rides;
+    riding_[std::size_t{c} * network_depth_ + connections_[c].filled % network_depth_] = rides;
   }
   const auto bytes = static_cast<double>(schedules_.ChunkBytes(flat, step, chunk));
   const double per_byte = cost_model::UsPerByte(input_.machine.costs().message_bandwidth);
@@ -289,7 +292,7 @@ void SimulationRun::EndFlow(std::uint32_t c) {
   }
   Deliver(c);
   if (++connection.sent != connection.posted) {
-    StartFlow(c, waiting_[std::size_t{c} * depth_ + connection.sent % depth_], kInfinity);
+    StartFlow(c, waiting_[std::size_t{c} * network_depth_ + connection.sent % network_depth_], kInfinity);
   }
 }
 
@@ -307,7 +310,7 @@ void SimulationRun::Deliver(std::uint32_t c) {
 void SimulationRun::Post(std::uint32_t c) {
   Connection& connection = connections_[c];
   if (connection.posted++ != connection.sent) return;
-  StartFlow(c, waiting_[std::size_t{c} * depth_ + connection.sent % depth_], kInfinity);
+  StartFlow(c, waiting_[std::size_t{c} * network_depth_ + connection.sent % network_depth_], kInfinity);
 }
 
 // Returns when the rank's proxy, if it has one, is done with one more slot.
@@ -333,7 +336,7 @@ void SimulationRun::EndStep(std::uint32_t number) {
       continue;
     }
     Connection& connection = connections_[c];
-    waiting_[std::size_t{c} * depth_ + connection.queued++ % depth_] = bytes;
+    waiting_[std::size_t{c} * network_depth_ + connection.queued++ % network_depth_] = bytes;
     events_.Push(PassProxy(flat.rank), What::slot_is_posted, c);
   }
   if (input_.timeline != nullptr) {

@@ -96,7 +96,8 @@ class SimulationRun {
   const SimulationInput& input_;
   const int channels_;  // of a rank
   const int threads_;   // of a rank that drive them
-  const std::uint32_t depth_;
+  const std::uint32_t depth_;          // slots of a connection inside a node,
+  const std::uint32_t network_depth_;  // and between nodes
   const cost_model::WorkingSet working_set_;
   const Time step_time_;
   const Time yield_time_;
@@ -109,7 +110,7 @@ class SimulationRun {
   std::vector<Edge> edges_;
   std::vector<Core> cores_;
   std::vector<Time> proxies_;          // by rank: when its proxy is free
-  std::vector<std::int64_t> waiting_;  // depth_ for each connection, if there is a network
+  std::vector<std::int64_t> waiting_;  // network_depth_ for each connection, if there is a network
   std::vector<bool> riding_;           // likewise: whether the slot rides in an earlier one's message
   std::size_t steps_ = 0;
   Time last_ = 0;

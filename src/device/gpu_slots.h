@@ -18,6 +18,14 @@ namespace tutti::device {
 static_assert(cost_model::kFewestChannels == cuda_transport::kFewestMessageChannels,
               "MessageTable::At() takes up to so many channels between hosts");
 
+// The slots beside bulk that ranks have. `on_a_host`: ranks of the host with most; `lines`: lines of 128 bytes stay whole.
+inline cuda_transport::DeviceLayout::Short ShortSlots(int on_a_host, bool one_host, bool lines) {
+  // A step may have a post and other writes. Posts reach one host: with several there are none.
+  const bool posts_fit = static_cast<std::size_t>(on_a_host) + schedule::kMaxWrites <= cuda_kernels::kMoveDestinations;
+  const bool packets = one_host ? posts_fit : on_a_host > 1;
+  return {packets, packets && lines, one_host};
+}
+
 // Why ranks of several hosts are not priced as GPUs; "": they are.
 inline std::string WhyNotAlike(const cost_model::TuningContext& tuning) {
   const int nodes = tuning.where.nodes();
@@ -28,6 +36,7 @@ inline std::string WhyNotAlike(const cost_model::TuningContext& tuning) {
 
 // Why no plan would use a switch that adds between the GPUs of a host, if there were one; "": some may.
 inline std::string WhyNoSwitch(const cost_model::TuningContext& tuning) {
+  if (tuning.one_host && tuning.where.nodes() > 1) return "nodes are parts of one host (TUTTI_VIRTUAL_NODES)";
   if (!tuning.one_host) {
     if (auto why = WhyNotAlike(tuning); !why.empty()) return why;
   }

@@ -75,10 +75,13 @@ TEST_F(DeviceLines, OnTwoDevices) {
 
 // What tears lines is named, on every rank.
 TEST_F(DeviceLines, AreRefusedWhereTheyMayBeTorn) {
-  const std::string any = "TUTTI_PROTO=inline needs one GPU for all ranks, or NVLink between all GPUs of one host: ";
-  EXPECT_EQ(WhyNoLines({{"TUTTI_GPU_P2P", "0"}}), any + "rank 0 has TUTTI_GPU_P2P=0");
-  EXPECT_EQ(WhyNoLines({{"TUTTI_VIRTUAL_HOSTS", "2"}}), any + "the ranks are on several hosts");
+  const std::string any = "TUTTI_PROTO=inline needs one GPU for all ranks of a host, or NVLink between all its GPUs: ";
+  EXPECT_EQ(WhyNoLines({{"TUTTI_VIRTUAL_HOSTS", "1"}, {"TUTTI_GPU_P2P", "0"}}), any + "rank 0 has TUTTI_GPU_P2P=0");
+  EXPECT_EQ(WhyNoLines({{"TUTTI_VIRTUAL_HOSTS", "4"}, {"TUTTI_GPU_P2P", "0"}}), "") << "each rank is alone";
   if (!fake_gpu_) return;
+  EXPECT_EQ(WhyNoLines({{"TUTTI_VIRTUAL_HOSTS", "2"}, {"TUTTI_FAKE_GPU_DEVICES", "4"}}), "");
+  EXPECT_EQ(WhyNoLines({{"TUTTI_VIRTUAL_HOSTS", "2"}, {"TUTTI_FAKE_GPU_DEVICES", "4"}, {"TUTTI_FAKE_GPU_NVLINK", "0"}}),
+            any + "rank 0 sees no NVLink between its GPU and that of rank 1");
   EXPECT_EQ(WhyNoLines({{"TUTTI_FAKE_GPU_DEVICES", "2"}, {"TUTTI_FAKE_GPU_NVLINK", "0"}}),
             any + "rank 0 sees no NVLink between its GPU and that of rank 1");
   EXPECT_EQ(WhyNoLines({{"TUTTI_FAKE_GPU_DEVICES", "2"}, {"TUTTI_FAKE_GPU_PEERS", "0"}}),

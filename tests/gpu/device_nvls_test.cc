@@ -126,7 +126,8 @@ TEST_F(DeviceNvls, EveryTypeAndOperatorOnSeveralHosts) {
 // No switch joins a rank to itself, and none is of use where plans do not count on it.
 TEST_F(DeviceNvls, IsNotMadeWhereItIsOfNoUse) {
   if (!fake_gpu_) GTEST_SKIP() << "virtual hosts with two GPUs each want the fake GPU";
-  const auto why_not = [&](int hosts, int ranks) {
+  const auto why_not = [&](int ranks, Environment environment) {
+    environment.emplace_back("TUTTI_DEBUG", "init");
     const auto outcome = RunRanks(ranks,
                                   [&](Rank& self) {
                                     ::testing::internal::CaptureStderr();
@@ -141,11 +142,12 @@ TEST_F(DeviceNvls, IsNotMadeWhereItIsOfNoUse) {
                                     const auto end = log.find('\n', begin);
                                     self.Note(log.substr(begin + before.size(), end - begin - before.size()));
                                   },
-                                  {.environment = Hosts(hosts, {{"TUTTI_DEBUG", "init"}})});
+                                  {.environment = environment});
     return outcome.front().notes.empty() ? "" : outcome.front().notes.front();
   };
-  EXPECT_EQ(why_not(3, 3), "rank 0 is alone on its host");
-  EXPECT_EQ(why_not(2, 3), "hosts have different numbers of ranks, or the ranks of a host are not consecutive");
+  EXPECT_EQ(why_not(3, Hosts(3)), "rank 0 is alone on its host");
+  EXPECT_EQ(why_not(3, Hosts(2)), "hosts have different numbers of ranks, or the ranks of a host are not consecutive");
+  EXPECT_EQ(why_not(4, Switched({{"TUTTI_VIRTUAL_NODES", "2"}})), "nodes are parts of one host (TUTTI_VIRTUAL_NODES)");
 }
 
 // A sum compares the calls of all ranks before it reads.

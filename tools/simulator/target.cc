@@ -145,9 +145,9 @@ Target TargetOf(const TargetOptions& options, bool as_library) {
 namespace {
 
 void TakeLibrarySlots(const Target& target, cost_model::TuningContext& tuning) {
-  const cuda_transport::DeviceLayout layout(static_cast<int>(target.machine.ranks_of_fullest_node()),
-                                            tuning.max_channels,
-                                            {.packets = true, .lines128 = target.joined, .posts = tuning.one_host});
+  const int on_a_host = static_cast<int>(target.machine.ranks_of_fullest_node());
+  const cuda_transport::DeviceLayout layout(on_a_host, tuning.max_channels,
+                                            device::ShortSlots(on_a_host, tuning.one_host, target.joined));
   const std::size_t bulk = tuning.one_host ? layout.bulk_capacity()
                                            : cuda_transport::NetworkSlotCapacity(tuning.nranks, layout.bulk_capacity());
   const bool adds = tuning.in_switch && device::WhyNoSwitch(tuning).empty();

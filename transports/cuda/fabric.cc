@@ -43,7 +43,7 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fa
       rank_(shm.rank()),
       nranks_(shm.nranks()),
       places_(shm.hosts().Places()),
-      layout_(1 + *std::ranges::max_element(places_), channels, with),
+      layout_(shm.hosts().MostRanks(), channels, with),
       channels_(channels + kFewestMessageChannels),
       team_layout_(layout_.nranks(), team.channels),
       memory_(std::make_shared<LentMemory>(device.driver(), device.context(), layout_.bytes())),
@@ -354,7 +354,7 @@ void DeviceFabric::MakeEnds(std::uint32_t count_from) {
       const auto post = Post(channel, protocol);
       begin_fill(post, channel, protocol, post_memory(rank_) + layout_.PostData(channel));
       for (int peer = 0; peer < nranks_; ++peer) {
-        if (peer != rank_ && !by_network(peer)) readers.push_back(reader_of(channel, peer, protocol, true));
+        if (peer != rank_) readers.push_back(reader_of(channel, peer, protocol, true));
       }
       fills[post].reader_count = static_cast<std::uint32_t>(readers_of_posts());
     }

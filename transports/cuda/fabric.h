@@ -63,13 +63,13 @@ class DeviceFabric {
   bool one_process() const { return one_process_; }
   // Every rank's GPU can read every other's memory.
   bool all_reach() const { return all_reach_; }
+  // The same of the ranks of each host.
+  bool hosts_reach() const { return hosts_reach_; }
   // Ranks that a post reaches: this host's, except this rank.
   int readers_of_posts() const { return static_cast<int>(shm_.local().size()) - 1; }
   bool by_network(int peer) const { return !shm_.is_local(peer); }
   // Rings to GPUs of other hosts; null where there are none.
   PinnedRings* across() { return across_.get(); }
-  // The same of the ranks of each host.
-  bool hosts_reach() const { return hosts_reach_; }
   // Data bytes of a chunk of packets, or of lines of 128 bytes; 0: there are none. With several hosts it fits bulk slots, too.
   std::size_t line_capacity() const { return std::min(layout_.line_capacity(), bulk_capacity()); }
   std::size_t line128_capacity() const {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/all_gather.h"
@@ -50,7 +51,7 @@ std::string WhyNoLines128(const CudaDevice& device, int rank, const shm::Hosts& 
   }
   const auto first_apart = GatherValues(all_gather, apart);
   for (std::size_t r = 0; r < all.size(); ++r) {
-    const bool alone = hosts.RanksWith(static_cast<int>(r)).size() == 1;
+    const bool alone = std::ranges::count(hosts.host_of, hosts.host_of[r]) == 1;
     if (!all[r].p2p && !alone) return fmt::format("rank {} has TUTTI_GPU_P2P=0", r);
     if (all[r].major < kOldestMajor)
       return fmt::format("rank {}'s GPU has compute capability {}, older than 7.0", r, all[r].major);

@@ -51,6 +51,11 @@ std::vector<int> Hosts::Places() const {
   return places;
 }
 
+int Hosts::MostRanks() const {
+  const auto places = Places();
+  return 1 + *std::ranges::max_element(places);
+}
+
 Hosts FindHosts(const AllGather& all_gather, int virtual_hosts) {
   struct stat network {};
   // Not /proc/self: that is the process's first thread, which may have ended.

@@ -22,6 +22,8 @@ struct Hosts {
   std::vector<int> RanksWith(int rank) const;
   // By rank: its index among the ranks of its host, from 0.
   std::vector<int> Places() const;
+  // Of the host with most.
+  int MostRanks() const;
   bool SameHost(int a, int b) const {
     return host_of[static_cast<std::size_t>(a)] == host_of[static_cast<std::size_t>(b)];
   }

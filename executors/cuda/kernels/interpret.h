@@ -171,8 +171,10 @@ class LaneRun {
       const std::uint64_t scaled = work_.scaled ? ScaledMask(step) : 0;
       const std::int32_t divisor = step.final ? plan_.divisor : 0;
       move.arithmetic = step.arithmetic || scaled != 0 || divisor > 1;
-      move.packets = plan_.protocol == ring::Protocol::line;
-      move.lines = plan_.protocol == ring::Protocol::inlined;
+      // A step between memory and a network moves faster without them.
+      const bool has_short = plan_.protocol != ring::Protocol::bulk && HasShortSlots(step);
+      move.packets = has_short && plan_.protocol == ring::Protocol::line;
+      move.lines = has_short && plan_.protocol == ring::Protocol::inlined;
       move.scaled = scaled;
       move.scalar = shared_.scalar;
       move.divisor = divisor;
@@ -226,6 +228,17 @@ class LaneRun {
   }
 
   TUTTI_DEVICE static bool IsSlot(const DeviceOperand& operand) { return schedule::IsSlot(operand.kind); }
+  TUTTI_DEVICE bool HasShortSlots(const DeviceStep& step) const {
+    TUTTI_ROLLED
+    for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) {
+      const DeviceOperand& operand = table_.Operand(step, i);
+      if (!IsSlot(operand)) continue;
+      const auto* const packets =
+          i < step.reads ? table_.EmptyOf(operand).packets : table_.FillOf(operand).readers[0].packets;
+      if (packets != nullptr) return true;
+    }
+    return false;
+  }
   TUTTI_DEVICE bool IsBulk(const std::byte* packets) const {
     return plan_.protocol == ring::Protocol::bulk || packets == nullptr;
   }
