@@ -170,6 +170,9 @@ const std::vector<Variable>& Variables() {
              "1: a failed call on a GPU holds its stream until the communicator is revoked, aborted or destroyed"),
         Flag("TUTTI_NVLS", &Settings::nvls,
              "0: a switch between GPUs neither adds nor multiplies their data (NVLink SHARP)"),
+        Flag("TUTTI_COPY_ENGINE", &Settings::copy_engine,
+             "1: the GPUs' copy engines carry all-gathers and all-to-alls of 128 KiB and more for each rank, if the "
+             "output lies in a window, at one offset on all ranks of one host; same on all ranks"),
         Number("TUTTI_COUNT_FROM", &Settings::count_from, 0, 1LL << 40,
                "number at which GPUs begin to count slots and operations, to test what happens when counters wrap; "
                "same on all ranks"),

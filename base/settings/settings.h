@@ -72,6 +72,7 @@ struct Settings {
   int pin_mib = 256;  // all rings of 16 ranks on two hosts, and those of seven channels of 64 ranks on eight
   bool hold = false;
   bool nvls = true;
+  bool copy_engine = false;
   long long count_from = 0;
   long long stream_bytes = 0;
   long long slot_span = 0;

@@ -95,7 +95,10 @@ std::unique_ptr<DeviceSide> DeviceSide::Make(const DeviceSetup& setup, const ini
 }
 
 DeviceSide::DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting)
-    : rank_(meeting.rank), nranks_(meeting.nranks()), zero_copy_(meeting.settings.zero_copy) {
+    : rank_(meeting.rank),
+      nranks_(meeting.nranks()),
+      zero_copy_(meeting.settings.zero_copy),
+      copy_engines_(meeting.settings.copy_engine) {
   const auto& settings = meeting.settings;
   const auto& all_gather = meeting.all_gather;
   const auto& driver = *cuda_transport::LoadedCudaDriver();
@@ -145,16 +148,13 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, const init::Meeting& meeting)
         direct ? "the GPU's memory (GPUDirect)" : "pinned host memory: ", why_not_direct);
   }
 
-  // A step may have a post and other writes. Posts reach one host: with several there are none.
-  const bool packets_fit =
-      !one_host || static_cast<std::size_t>(nranks_) + schedule::kMaxWrites <= cuda_kernels::kMoveDestinations;
   const bool p2p = settings.gpu_p2p;
   const std::string no_lines = cuda_transport::WhyNoLines128(*device_, rank_, meeting.hosts, p2p, all_gather);
   shm_ = std::make_unique<shm::Fabric>(rank_, meeting.hosts, 1, settings, all_gather, meeting.deadline);
   sites_ = std::make_unique<diagnostics::CallSites>(control());
   fabric_ = std::make_unique<cuda_transport::DeviceFabric>(
       *device_, context.tuning.max_channels, *shm_, p2p,
-      cuda_transport::DeviceLayout::Short{packets_fit, no_lines.empty() && packets_fit, one_host},
+      ShortSlots(meeting.hosts.MostRanks(), one_host, no_lines.empty()),
       cuda_transport::DeviceFabric::TeamWish{settings.nvls,
                                              cuda_transport::TeamChannels(context.tuning.max_channels, one_host),
                                              WhyNoSwitch(context.tuning)},
@@ -326,8 +326,11 @@ DevicePart DeviceSide::Prepare(std::span<const plan::Operation* const> operation
   part.other_streams = std::move(others);
   auto* const state = reinterpret_cast<cuda_kernels::DeviceRank*>(state_.data());
   const StateLayout layout(nranks_);
+  std::size_t enqueued = 0;
   for (const plan::Operation* operation : operations) {
-    auto& plan = plans_->Find(*operation, plan::PackCall(*operation));
+    const auto by_engines =
+        copy_engines_ && fabric_->all_reach() ? CopiesByEngines(*operation, rank_, nranks_, *windows_) : std::nullopt;
+    auto& plan = plans_->Find(*operation, plan::PackCall(*operation), by_engines ? &*by_engines : nullptr);
     const int peer = operation->point_to_point() ? operation->root : -1;
     const bool sends = operation->collective == schedule::Collective::send;
     auto queue = std::find_if(part.queues.begin(), part.queues.end(),
@@ -336,25 +339,32 @@ DevicePart DeviceSide::Prepare(std::span<const plan::Operation* const> operation
       const auto index = StateLayout::Queue(nranks_, peer, sends);
       auto* const queues = reinterpret_cast<cuda_kernels::DeviceQueue*>(state_.data() + layout.queues_at);
       auto* const lanes = reinterpret_cast<std::uint64_t*>(state_.data() + layout.lanes_at);
-      part.queues.push_back({state, queues + index, lanes, peer, sends, {}, {}, {}, {}, 0});
+      part.queues.push_back({state, queues + index, lanes, peer, sends, {}, 0});
       queue = part.queues.end() - 1;
     }
     if (plan.program.lanes() > kMostLanes) {
       Throw(tuttiInvalidUsage, "the call needs {} lanes, but a GPU allows {}", plan.program.lanes(), kMostLanes);
     }
-    queue->works.push_back(WorkOf(*operation, plan));
-    queue->works.back().site = sites_->NumberOf(operation->site, operation->site_text).number;
-    queue->blocks.push_back(plan.program.blocks());
     const auto& schedule = plan.program.schedule();
-    queue->alone.push_back(schedule.one_launch);
-    queue->copied.push_back(schedule.separate_input && operation->in_place ? plan.used.input : 0);
+    const plan::Operation barrier = plan::Barrier();
+    for (int run = 0; run < (by_engines ? 2 : 1); ++run) {
+      queue->works.push_back({.work = WorkOf(by_engines ? barrier : *operation, plan),
+                              .blocks = plan.program.blocks(),
+                              .alone = schedule.one_launch || by_engines,
+                              .copied = schedule.separate_input && operation->in_place ? plan.used.input : 0,
+                              .followed_by = {}});
+      QueuedWork& queued = queue->works.back();
+      queued.work.site = sites_->NumberOf(operation->site, operation->site_text).number;
+      if (by_engines && run == 0) queued.followed_by = by_engines->all;
+      ++enqueued;
+    }
     queue->threads = std::max(queue->threads, plan.program.threads());
     ++plan.operations;
     plans_->Use(plan);
     if (operation->observed != nullptr) operation->observed->Begin(plan.choice, schedule.channels.size());
     if (reports_) plan::ReportPlan(rank_, nranks_, *operation, plan.choice, schedule.channels.size());
   }
-  enqueued_.fetch_add(operations.size(), std::memory_order_release);
+  enqueued_.fetch_add(enqueued, std::memory_order_release);
   if (proxy_ != nullptr) proxy_->Wake();
   return part;
 }

@@ -107,6 +107,7 @@ class DeviceSide {
 
   int rank_, nranks_;
   bool zero_copy_;
+  bool copy_engines_;  // carry what they can
   std::uint32_t most_message_blocks_ = 0;
   bool reports_ = plan::WantsPlans();
   std::unique_ptr<cuda_transport::CudaDevice> device_;

@@ -25,20 +25,6 @@ constexpr std::chrono::microseconds kSoon{100};
 // After this, other threads may need the core.
 constexpr std::chrono::microseconds kPausesFor{20};
 
-const DeviceCalls* Collectives(const DevicePart& part) {
-  for (const auto& calls : part.queues) {
-    if (calls.peer < 0) return &calls;
-  }
-  return nullptr;
-}
-
-// How many of the collectives one launch may run. One whose steps name other ranks' buffers runs alone: the ends of
-// launches order it among the others, on all ranks.
-std::size_t CollectivesOfOneLaunch(const DeviceCalls& calls) {
-  const auto first_alone = std::find(calls.alone.begin(), calls.alone.end(), true) - calls.alone.begin();
-  return std::max<std::size_t>(1, static_cast<std::size_t>(first_alone));
-}
-
 // The messages of `part` that match `calls` of another rank.
 const DeviceCalls* Counterpart(const DevicePart& part, int rank, const DeviceCalls& calls) {
   for (const auto& theirs : part.queues) {
@@ -48,46 +34,6 @@ const DeviceCalls* Counterpart(const DevicePart& part, int rank, const DeviceCal
 }
 
 }  // namespace
-
-// The inputs of one launch.
-struct LaunchGroup::Bundle {
-  std::vector<int> ranks;
-  std::vector<cuda_kernels::DeviceWorkQueue> queues;
-  std::vector<cuda_kernels::DeviceWork> works;
-  std::vector<std::size_t> copied;                // by work (DeviceCalls)
-  std::vector<cuda_transport::CuStream> streams;  // the first is the launch stream
-  std::vector<cuda_transport::DeviceArena*> plans;
-  std::uint32_t message_blocks = UINT32_MAX;  // the most that one rank's messages may have
-  std::uint32_t blocks = 0;
-  std::uint32_t threads = 0;
-  std::uint32_t collective_queues = 0;  // they are the first
-  bool per_thread_elsewhere = false;    // one of them is another thread's own default stream
-
-  void AddStream(cuda_transport::CuStream stream) {
-    if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
-  }
-  // Takes the part's first `together` collectives, or all of its messages.
-  void Take(DevicePart& part, bool collectives, std::size_t together) {
-    message_blocks = std::min(message_blocks, part.most_message_blocks);
-    for (auto& calls : part.queues) {
-      if ((calls.peer < 0) != collectives) continue;
-      const std::size_t taken = collectives ? std::min(together, calls.works.size()) : calls.works.size();
-      const auto count = static_cast<std::ptrdiff_t>(taken);
-      queues.push_back({calls.rank, calls.queue, calls.lanes, 0,
-                        *std::max_element(calls.blocks.begin(), calls.blocks.begin() + count),
-                        static_cast<std::uint32_t>(works.size()), static_cast<std::uint32_t>(taken)});
-      if (collectives) ++collective_queues;
-      threads = std::max(threads, calls.threads);
-      works.insert(works.end(), calls.works.begin(), calls.works.begin() + count);
-      copied.insert(copied.end(), calls.copied.begin(), calls.copied.begin() + count);
-      calls.works.erase(calls.works.begin(), calls.works.begin() + count);
-      calls.blocks.erase(calls.blocks.begin(), calls.blocks.begin() + count);
-      calls.alone.erase(calls.alone.begin(), calls.alone.begin() + count);
-      calls.copied.erase(calls.copied.begin(), calls.copied.begin() + count);
-    }
-    std::erase_if(part.queues, [](const DeviceCalls& calls) { return calls.works.empty(); });
-  }
-};
 
 LaunchGroup::LaunchGroup(std::vector<int> members, std::shared_ptr<const cuda::KernelModule> kernels, bool spins)
     : members_(std::move(members)),
@@ -317,6 +263,9 @@ void LaunchGroup::LaunchBundle(Bundle& bundle, bool captured) {
   const cuda_kernels::DeviceLaunch launch = pinned_.Write(bundle.queues, bundle.works, bundle.collective_queues);
   kernels_->Launch(launch, bundle.blocks, bundle.threads, leader);
   pinned_.Enqueued(leader, captured);
+  for (const auto& [to, from, bytes] : bundle.followed_by) {
+    cuda_transport::EnqueueCopy(device_.driver(), to, from, bytes, leader);
+  }
 }
 
 std::optional<Error> LaunchGroup::Missing(int rank, Clock::duration waited, std::chrono::milliseconds timeout) const {

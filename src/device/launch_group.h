@@ -20,38 +20,10 @@
 
 #include "base/error.h"
 #include "executors/cuda/kernel_module.h"
+#include "src/device/launch_parts.h"
 #include "src/device/pinned_works.h"
-#include "transports/cuda/arena.h"
 
 namespace tutti::device {
-
-// Consecutive operations of one rank.
-struct DeviceCalls {
-  cuda_kernels::DeviceRank* rank = nullptr;
-  cuda_kernels::DeviceQueue* queue = nullptr;
-  std::uint64_t* lanes = nullptr;
-  int peer = -1;  // for messages; -1: collectives
-  bool sends = false;
-  std::vector<cuda_kernels::DeviceWork> works;
-  std::vector<std::uint32_t> blocks;  // by work; messages run by fewer, too
-  std::vector<bool> alone;            // by work: no other collective is in its launch
-  std::vector<std::size_t> copied;    // by work: bytes of its input that are copied first (Schedule::separate_input)
-  std::uint32_t threads = 0;
-};
-
-// One rank's part of a launch.
-struct DevicePart {
-  int rank = 0;
-  std::vector<DeviceCalls> queues;
-  std::uint32_t most_message_blocks = 0;         // of all its messages together, but one each at the least
-  cuda_transport::DeviceArena* plans = nullptr;  // where the works' plans are written
-  cuda_transport::CuStream stream = nullptr;
-  std::vector<cuda_transport::CuStream> other_streams;  // their earlier work comes first, their later work after
-
-  bool HasStream(cuda_transport::CuStream wanted) const {
-    return stream == wanted || std::find(other_streams.begin(), other_streams.end(), wanted) != other_streams.end();
-  }
-};
 
 class LaunchGroup {
  public:
@@ -85,7 +57,6 @@ class LaunchGroup {
     Outcome* outcome;
     std::thread::id thread;
   };
-  struct Bundle;
   struct Captured {
     std::uint64_t capture;
     cuda_transport::CuGraphNode node;

@@ -44,7 +44,9 @@ cost_model::Machine MachineOfHosts(const DevicePlanContext& context, const topol
   } catch (const Error& error) {
     Log(Subject::select, "GPUs of several hosts are priced like processors of several hosts: {}", error.what());
   }
-  return cost_model::HostMachine(cost_model::DefaultHostCosts(1), where, context.network_costs);
+  auto costs = cost_model::DefaultHostCosts(1);
+  costs.costs.bulk_between_nodes = true;
+  return cost_model::HostMachine(costs, where, context.network_costs);
 }
 
 // The machine that prices are computed on. A topology without a GPU for every rank is no reason to fail.
@@ -123,6 +125,7 @@ void DevicePlanEntry::AddBytes(tuttiTransport_t network, tuttiCounters_t& counte
     counters.bytesReceived[transport][choice.candidate.algorithm] += operations * each.received;
   };
   add(tuttiTransportP2p, program.on_host());
+  add(tuttiTransportP2p, {by_engines, by_engines});
   add(network, program.by_network());
 }
 
@@ -169,10 +172,12 @@ cost_model::TuningContext DevicePlans::SlotsAlone() const {
   return tuning;
 }
 
-DevicePlanEntry& DevicePlans::Find(const plan::Operation& operation, std::uint64_t packed) {
+DevicePlanEntry& DevicePlans::Find(const plan::Operation& operation, std::uint64_t packed,
+                                   const EngineCopies* by_engines) {
   plan::PlanKey key = plan::KeyOf(operation, packed);
   if (operation.tensors != nullptr) AddPlaces(*operation.tensors, key);
-  return PlanTable::Find(std::move(key), [&] { return Make(operation, packed); });
+  if (by_engines != nullptr) key.further.push_back(by_engines->place);  // no other plain call has further values
+  return PlanTable::Find(std::move(key), [&] { return Make(operation, packed, by_engines); });
 }
 
 double DevicePlans::Microseconds(const topology::System& system, const cost_model::Kind& kind,
@@ -257,17 +262,24 @@ class DevicePlans::DevicePlanner final : public plan::CallPlanner {
   const DevicePlans& plans_;
 };
 
-std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const plan::Operation& asked, std::uint64_t packed) const {
-  const plan::Operation operation = plan::Scheduled(asked);
-  auto planned = plan::PlanCall(asked, DevicePlanner(*this));
+std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const plan::Operation& asked, std::uint64_t packed,
+                                                   const EngineCopies* by_engines) const {
+  const plan::Operation barrier = plan::Barrier();
+  const plan::Operation& run = by_engines != nullptr ? barrier : asked;
+  const plan::Operation operation = plan::Scheduled(run);
+  auto planned = plan::PlanCall(run, DevicePlanner(*this));
+  cuda::CallIdentity identity{plan::SignatureOf(asked, planned, context_.external != nullptr), packed, asked.count};
+  if (by_engines != nullptr) {
+    planned.choice.reason = "copy engines, between two barriers by these kernels";
+    identity.signature = ring::Mix(identity.signature ^ ring::Mix(by_engines->place + 1));
+  }
   Log(Subject::select, "rank {}: on the GPU: {}", rank_, planned.Describe(packed, asked.count));
-  const cuda::CallIdentity identity{plan::SignatureOf(asked, planned, context_.external != nullptr), packed,
-                                    asked.count};
   auto plan = std::unique_ptr<DevicePlanEntry>(
       new DevicePlanEntry{{std::move(planned.choice), plan::BytesUsed(planned.extents)},
                           cuda::DeviceProgram(std::move(planned.schedule), std::move(planned.extents), planned.config,
                                               operation.type, operation.op, SidesOf(operation), identity,
-                                              *context_.fabric, *context_.arena, planned.first_channel)});
+                                              *context_.fabric, *context_.arena, planned.first_channel),
+                          by_engines != nullptr ? by_engines->bytes : 0});
   const auto& rings = plan->program.network_rings();
   if (!rings.empty()) context_.fabric->across()->Pin(rings);
   for (const auto& [channel, peer] : rings) context_.network->NeedPolled(peer, channel);

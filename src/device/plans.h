@@ -12,6 +12,7 @@
 #include "selection/cost_model/host_machine.h"
 #include "selection/tuner/message_table.h"
 #include "selection/tuner/tuner.h"
+#include "src/device/copy_engines.h"
 #include "src/plan/external_tuner.h"
 #include "src/plan/plan_table.h"
 #include "topology/graph/system.h"
@@ -34,6 +35,7 @@ struct DevicePlanContext {
 
 struct DevicePlanEntry : plan::KeptPlan {
   cuda::DeviceProgram program;
+  std::size_t by_engines = 0;  // bytes that copy engines move between two runs of the program, each way
 
   plan::PlanSummary summary() const { return {choice, program.schedule().channels.size(), program.config()}; }
   void AddBytes(tuttiTransport_t network, tuttiCounters_t& counters) const;
@@ -44,8 +46,9 @@ class DevicePlans : public plan::PlanTable<DevicePlanEntry> {
   // Collective.
   DevicePlans(DevicePlanContext context, const topology::System& system, int rank, const AllGather& all_gather);
 
-  // The plan for this call. Making one allocates GPU memory.
-  DevicePlanEntry& Find(const plan::Operation& operation, std::uint64_t packed);
+  // The plan for this call; if copy engines carry it, that of the barriers around the copies. Making one allocates GPU memory.
+  DevicePlanEntry& Find(const plan::Operation& operation, std::uint64_t packed,
+                        const EngineCopies* by_engines = nullptr);
   // Also releases the plans' part of the arena. REQUIRES: no kernel and no graph uses them.
   void Forget() {
     PlanTable::Forget();
@@ -57,7 +60,8 @@ class DevicePlans : public plan::PlanTable<DevicePlanEntry> {
 
  private:
   class DevicePlanner;
-  std::unique_ptr<DevicePlanEntry> Make(const plan::Operation& operation, std::uint64_t packed) const;
+  std::unique_ptr<DevicePlanEntry> Make(const plan::Operation& operation, std::uint64_t packed,
+                                        const EngineCopies* by_engines) const;
   std::vector<schedule::Schedule> SchedulesOfAll(const plan::Operation& operation,
                                                  const cost_model::Candidate& candidate) const;
   // Whether some calls have plans that others cannot have: by one launch of all ranks, or by a switch that adds.

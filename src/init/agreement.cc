@@ -32,6 +32,7 @@ struct Terms {
   std::int64_t last_cache;
   std::int32_t deterministic;
   std::int32_t check;
+  std::int32_t copy_engine;
   std::int32_t threads;
   std::int32_t virtual_nodes;
   std::int32_t virtual_hosts;
@@ -112,6 +113,7 @@ Agreement Agree(const Meeting& meeting, int device, int most_threads) {
                    static_cast<std::int64_t>(detect::LastLevelCacheBytes()),
                    settings.deterministic,
                    settings.check,
+                   settings.copy_engine,
                    settings.threads,
                    settings.virtual_nodes,
                    settings.virtual_hosts,
@@ -141,6 +143,7 @@ Agreement Agree(const Meeting& meeting, int device, int most_threads) {
     RequireEqual("chunk (TUTTI_CHUNK)", first.chunk_bytes, theirs.chunk_bytes, r);
     RequireEqual("deterministic (TUTTI_DETERMINISTIC)", first.deterministic, theirs.deterministic, r);
     RequireEqual("check (TUTTI_CHECK)", first.check, theirs.check, r);
+    RequireEqual("copy engines (TUTTI_COPY_ENGINE)", first.copy_engine, theirs.copy_engine, r);
     RequireEqual("virtual nodes (TUTTI_VIRTUAL_NODES)", first.virtual_nodes, theirs.virtual_nodes, r);
     RequireEqual("measuring the network (TUTTI_MEASURE)", first.measure, theirs.measure, r);
     RequireEqual("virtual hosts (TUTTI_VIRTUAL_HOSTS)", first.virtual_hosts, theirs.virtual_hosts, r);

@@ -63,6 +63,11 @@ class Windows {
   std::optional<std::span<std::byte>> PartOf(const tuttiWindow* window, int peer) const;
   // How peers access [pointer, pointer + bytes), if a window of this rank holds it.
   std::optional<host::RemoteAccess> Find(const void* pointer, std::size_t bytes) const;
+  // `rank`'s part of the window of that number, also of one that is retired; empty: there is none.
+  std::span<std::byte> PartOf(std::uint16_t number, int rank) const {
+    if (number >= windows_.size() || windows_[number].parts.empty()) return {};
+    return windows_[number].parts[static_cast<std::size_t>(rank)];
+  }
   // Closes what no rank of the host uses any more.
   void CloseRetired();
 
@@ -81,11 +86,6 @@ class Windows {
   // Keeps a window. `reach`: what keeps the parts within reach. REQUIRES: its number is free and has been taken.
   tuttiWindow* Keep(std::uint16_t number, const void* buffer, std::size_t bytes, Parts parts,
                     std::shared_ptr<const void> reach);
-  // `rank`'s part of the window of that number, also of one that is retired; empty: there is none.
-  std::span<std::byte> PartOf(std::uint16_t number, int rank) const {
-    if (number >= windows_.size() || windows_[number].parts.empty()) return {};
-    return windows_[number].parts[static_cast<std::size_t>(rank)];
-  }
 
  private:
   struct Window {

@@ -16,6 +16,7 @@
 #include "interop/nccl/environment/choice_lists.h"
 #include "interop/nccl/environment/environment_table.h"
 #include "interop/nccl/failure.h"
+#include "interop/nccl/nccl.h"
 
 namespace tutti::nccl {
 namespace {
@@ -139,6 +140,9 @@ void Environment::Follow() {
   FollowGpuDirect();
   GiveIf("NCCL_P2P_DIRECT_DISABLE", 1, "TUTTI_ZERO_COPY", "0");
   GiveIf("NCCL_NVLS_ENABLE", 0, "TUTTI_NVLS", "0");
+  for (const long long policy : {NCCL_CTA_POLICY_ZERO, NCCL_CTA_POLICY_ZERO | NCCL_CTA_POLICY_EFFICIENCY}) {
+    GiveIf("NCCL_CTA_POLICY", policy, "TUTTI_COPY_ENGINE", "1");
+  }
   FollowChannels();
   FollowNetwork();
   FollowChoices();

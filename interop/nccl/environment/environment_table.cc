@@ -54,6 +54,7 @@ constexpr Variable kWithMeaning[] = {
     {"NCCL_DMABUF_ENABLE", "TUTTI_GPUDIRECT", "0: `LOC`, whatever NCCL_NET_GDR_LEVEL is"},
     {"NCCL_P2P_DIRECT_DISABLE", "TUTTI_ZERO_COPY", "1: `0`"},
     {"NCCL_NVLS_ENABLE", "TUTTI_NVLS", "0: `0`"},
+    {"NCCL_CTA_POLICY", "TUTTI_COPY_ENGINE", "2 (ZERO) and 3: `1`; 1 (EFFICIENCY) changes nothing"},
     AsItIs("NCCL_TOPO_FILE", "TUTTI_TOPO_FILE"),
     AsItIs("NCCL_TOPO_DUMP_FILE", "TUTTI_TOPO_DUMP_FILE"),
 };
@@ -78,7 +79,7 @@ const std::vector<Ignored>& AllIgnored() {
         "NCCL_P2P_LL_THRESHOLD", "NCCL_THREAD_THRESHOLDS"}},
       {"the number of threads and blocks follows from the plan",
        {"NCCL_NTHREADS", "NCCL_LL128_NTHREADS", "NCCL_CGA_CLUSTER_SIZE", "NCCL_NVLS_NCHANNELS",
-        "NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "NCCL_NCHANNELS_PER_NET_PEER", "NCCL_CTA_POLICY",
+        "NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "NCCL_NCHANNELS_PER_NET_PEER",
         "NCCL_UNPACK_DOUBLE_NCHANNELS", "NCCL_P2P_SCHEDULE_GROUP_SIZE", "NCCL_P2P_MAX_PEERS"}},
       {"there is no in-network reduction by CollNet", {"NCCL_COLLNET_ENABLE", "NCCL_COLLNET_NODE_THRESHOLD"}},
       {"these plug-ins are not loaded",
