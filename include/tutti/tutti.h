@@ -448,8 +448,11 @@ TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, si
 TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle);
 /* Collective over comm: every other rank of this host maps each rank's [buff, buff + size), which lies in one allocation
  * of tuttiMemAlloc or, on devices, cudaMalloc; or in GPU memory that the program has mapped (cuMemMap), in one or several
- * pieces whose makers allow their export as file descriptors. Collectives read and write it in place. Flags: 0. */
+ * pieces whose makers allow their export as file descriptors. Collectives read and write it in place. Flags, the same on
+ * all ranks: TUTTI_WIN_SYMMETRIC promises that where a call names memory of the window, all ranks name the same offset in
+ * it, and are in place together. With TUTTI_COPY_ENGINE=1, copy engines then carry long all-gathers and all-to-alls. */
 #define TUTTI_WIN_DEFAULT 0
+#define TUTTI_WIN_SYMMETRIC 1
 TUTTI_API tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size, tuttiWindow_t* win,
                                                 int winFlags);
 /* Local, when this rank's calls on the memory have ended. Other ranks may use their parts until they deregister, too; so

@@ -21,14 +21,14 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags) {
   const tutti::CallsFrom caller;
-  // Hints for NCCL's kernels; all of Tutti's windows are symmetric.
+  // The others are hints for NCCL's kernels.
   constexpr int kKnownFlags = NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING | NCCL_WIN_GIN_ONLY;
   return Guard(comm, [&] {
     if ((winFlags & ~kKnownFlags) != 0)
       Refuse(ncclInvalidArgument, "winFlags is {:#x}, which has an unknown flag", winFlags);
     return RunOrCollect(comm, [=] {
-      Check(
-          tuttiCommWindowRegister(ToTutti(comm), buff, size, reinterpret_cast<tuttiWindow_t*>(win), TUTTI_WIN_DEFAULT));
+      const int flags = (winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0 ? TUTTI_WIN_SYMMETRIC : TUTTI_WIN_DEFAULT;
+      Check(tuttiCommWindowRegister(ToTutti(comm), buff, size, reinterpret_cast<tuttiWindow_t*>(win), flags));
       NoteWindow(comm, *win, buff);
       return ncclSuccess;
     });

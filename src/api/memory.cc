@@ -49,10 +49,10 @@ tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size,
     calls::CheckOutput("buff", buff);
     calls::CheckOutput("win", win);
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
-    if (winFlags != TUTTI_WIN_DEFAULT)
-      Throw(tuttiInvalidArgument, "winFlags is {}; only TUTTI_WIN_DEFAULT exists", winFlags);
+    if (winFlags != TUTTI_WIN_DEFAULT && winFlags != TUTTI_WIN_SYMMETRIC)
+      Throw(tuttiInvalidArgument, "winFlags is {}; there are TUTTI_WIN_DEFAULT and TUTTI_WIN_SYMMETRIC", winFlags);
     const calls::ControlUse use(operating.handle());
-    *win = calls::Usable(operating.handle()).RegisterWindow(buff, size);
+    *win = calls::Usable(operating.handle()).RegisterWindow(buff, size, winFlags == TUTTI_WIN_SYMMETRIC);
   });
 }
 

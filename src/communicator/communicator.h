@@ -141,7 +141,7 @@ class Communicator {
   // Collective control calls. They throw, and leave the communicator alive unless a rank is gone or has made another
   // call. A rank that fails on its own account sends its error to the others, which fail with it; after that none of
   // these calls works any more, but operations continue.
-  tuttiWindow* RegisterWindow(void* buffer, std::size_t bytes);
+  tuttiWindow* RegisterWindow(void* buffer, std::size_t bytes, bool symmetric);
   // Gives back memory of the GPU until Resume(); no call runs meanwhile. Without a device, both do nothing. Also throw
   // tuttiInvalidUsage if it is suspended, or not. A rank that cannot take its memory again leaves all ranks suspended.
   void Suspend();

@@ -38,9 +38,14 @@ void Communicator::DeregisterBuffer(std::byte* handle) {
   registered_.erase(found);
 }
 
-tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
+tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes, bool symmetric) {
   return InControlCall(ControlCall::window_register, [&] {
     RequireSameCalls(ControlCall::window_register, MakeAllGather());
+    const auto flags = GatherValues(MakeAllGather(), static_cast<std::uint8_t>(symmetric));
+    if (const auto other = std::ranges::find(flags, !flags.front()); other != flags.end()) {
+      Throw(tuttiInvalidArgument, "winFlags are {} on rank 0, and {} on rank {}", flags.front(), *other,
+            other - flags.begin());
+    }
     const bool mine = IsOnDevice(buffer);
     if (device_ != nullptr) {
       const auto on_gpu = GatherValues(MakeAllGather(), static_cast<std::uint8_t>(mine));
@@ -51,7 +56,9 @@ tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
       }
     }
     memory::Windows& windows = mine ? static_cast<memory::Windows&>(device_->windows()) : host_->windows();
-    return windows.Register(buffer, bytes, MakeAllGather(), InitDeadline());
+    tuttiWindow* const window = windows.Register(buffer, bytes, MakeAllGather(), InitDeadline());
+    if (symmetric) windows.MakeSymmetric(window);
+    return window;
   });
 }
 

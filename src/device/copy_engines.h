@@ -1,7 +1,8 @@
 // All-gathers and all-to-alls that the GPU's copy engines carry (TUTTI_COPY_ENGINE), so that the program's own kernels keep the
-// multiprocessors: each rank copies its blocks into the others' outputs, where these lie in a window at one offset on all
-// ranks. A barrier before the copies says that every rank's stream has come to the call, one behind them that every block
-// is there. Both have the call's identity, so that calls that do not match are found as in any other plan.
+// multiprocessors: each rank copies what the others have for it into its output. Their inputs lie in a symmetric window, at
+// one offset on all ranks, so a rank knows where. A barrier before the copies says that every rank's stream has come to the
+// call, one behind them that nobody reads the inputs any more. Both have the call's identity, so that calls that do not match
+// are found as in any other plan. After a failure a copy still runs, but writes nothing of another rank's.
 //
 // Thread-safety: pure function of its arguments.
 #pragma once
@@ -24,12 +25,12 @@ struct EngineCopy {
 
 struct EngineCopies {
   std::vector<EngineCopy> all;
-  std::uint64_t place;  // the output's window and its offset there
+  std::uint64_t place;  // DeviceWork::place, from the window and the offset in it
   std::size_t bytes;    // to other ranks, and from them
 };
 
-// nullopt: kernels carry the call. The same on all ranks whose outputs have the same place. REQUIRES: all ranks are on one
-// host, and their GPUs reach each other.
+// nullopt: kernels carry the call. The same on all ranks that keep a symmetric window's promise. REQUIRES: all ranks are on
+// one host, and their GPUs reach each other.
 std::optional<EngineCopies> CopiesByEngines(const plan::Operation& operation, int rank, int nranks,
                                             const DeviceWindows& windows);
 

@@ -348,13 +348,15 @@ DevicePart DeviceSide::Prepare(std::span<const plan::Operation* const> operation
     const auto& schedule = plan.program.schedule();
     const plan::Operation barrier = plan::Barrier();
     for (int run = 0; run < (by_engines ? 2 : 1); ++run) {
-      queue->works.push_back({.work = WorkOf(by_engines ? barrier : *operation, plan),
-                              .blocks = plan.program.blocks(),
-                              .alone = schedule.one_launch || by_engines,
-                              .copied = schedule.separate_input && operation->in_place ? plan.used.input : 0,
-                              .followed_by = {}});
+      queue->works.push_back(
+          {.work = WorkOf(by_engines ? barrier : *operation, plan),
+           .blocks = plan.program.blocks(),
+           .alone = schedule.one_launch || by_engines,
+           .copied = schedule.separate_input && operation->in_place && !by_engines ? plan.used.input : 0,
+           .followed_by = {}});
       QueuedWork& queued = queue->works.back();
       queued.work.site = sites_->NumberOf(operation->site, operation->site_text).number;
+      if (by_engines) queued.work.place = by_engines->place;
       if (by_engines && run == 0) queued.followed_by = by_engines->all;
       ++enqueued;
     }

@@ -211,6 +211,7 @@ void LaunchGroup::Enqueue(Bundle& bundle) {
     arrived_[s].Block(leader);
   }
   LaunchBundle(bundle, false);
+  const auto failure = EnqueueCopies(bundle);
   if (bundle.ranks.size() == members_.size()) {
     all_launched_.Record(leader);
     apart_.clear();
@@ -223,6 +224,7 @@ void LaunchGroup::Enqueue(Bundle& bundle) {
   for (const auto stream : bundle.streams) {
     if (stream != leader) launched.Block(stream);
   }
+  if (failure) throw *failure;
 }
 
 // Names the nodes of the graph that the launch comes after, each once, and puts all streams right behind it. Events
@@ -244,11 +246,13 @@ void LaunchGroup::EnqueueCaptured(Bundle& bundle, std::uint64_t capture) {
   if (before.size() != cuda_transport::PlaceInCapture(driver, leader).nodes.size())
     cuda_transport::PlaceAfter(driver, leader, {before.begin(), before.end()});
   LaunchBundle(bundle, true);
+  const auto failure = EnqueueCopies(bundle);
   const auto launched = cuda_transport::PlaceInCapture(driver, leader).nodes;
   for (const auto stream : bundle.streams) {
     if (stream != leader) cuda_transport::PlaceAfter(driver, stream, launched);
   }
   for (const int rank : bundle.ranks) captured_[rank] = {capture, launched.front()};
+  if (failure) throw *failure;
 }
 
 void LaunchGroup::LaunchBundle(Bundle& bundle, bool captured) {
@@ -263,8 +267,17 @@ void LaunchGroup::LaunchBundle(Bundle& bundle, bool captured) {
   const cuda_kernels::DeviceLaunch launch = pinned_.Write(bundle.queues, bundle.works, bundle.collective_queues);
   kernels_->Launch(launch, bundle.blocks, bundle.threads, leader);
   pinned_.Enqueued(leader, captured);
-  for (const auto& [to, from, bytes] : bundle.followed_by) {
-    cuda_transport::EnqueueCopy(device_.driver(), to, from, bytes, leader);
+}
+
+// Behind the launch. The failure if one is refused: the launch itself still has to be accounted for.
+std::optional<Error> LaunchGroup::EnqueueCopies(const Bundle& bundle) const {
+  try {
+    for (const auto& [to, from, bytes] : bundle.followed_by) {
+      cuda_transport::EnqueueCopy(device_.driver(), to, from, bytes, bundle.streams.front());
+    }
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error;
   }
 }
 

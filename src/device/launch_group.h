@@ -77,6 +77,7 @@ class LaunchGroup {
   void Enqueue(Bundle& bundle);
   void EnqueueCaptured(Bundle& bundle, std::uint64_t capture);
   void LaunchBundle(Bundle& bundle, bool captured);
+  std::optional<Error> EnqueueCopies(const Bundle& bundle) const;
   std::optional<Error> Missing(int rank, std::chrono::steady_clock::duration waited,
                                std::chrono::milliseconds timeout) const;
 

@@ -125,7 +125,10 @@ void DevicePlanEntry::AddBytes(tuttiTransport_t network, tuttiCounters_t& counte
     counters.bytesReceived[transport][choice.candidate.algorithm] += operations * each.received;
   };
   add(tuttiTransportP2p, program.on_host());
-  add(tuttiTransportP2p, {by_engines, by_engines});
+  if (by_engines > 0) {
+    add(tuttiTransportP2p, program.on_host());  // the second barrier
+    add(tuttiTransportP2p, {by_engines, by_engines});
+  }
   add(network, program.by_network());
 }
 
@@ -176,7 +179,7 @@ DevicePlanEntry& DevicePlans::Find(const plan::Operation& operation, std::uint64
                                    const EngineCopies* by_engines) {
   plan::PlanKey key = plan::KeyOf(operation, packed);
   if (operation.tensors != nullptr) AddPlaces(*operation.tensors, key);
-  if (by_engines != nullptr) key.further.push_back(by_engines->place);  // no other plain call has further values
+  if (by_engines != nullptr) key.further.push_back(by_engines->bytes);  // no other plain call has further values
   return PlanTable::Find(std::move(key), [&] { return Make(operation, packed, by_engines); });
 }
 
@@ -268,11 +271,9 @@ std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const plan::Operation& asked,
   const plan::Operation& run = by_engines != nullptr ? barrier : asked;
   const plan::Operation operation = plan::Scheduled(run);
   auto planned = plan::PlanCall(run, DevicePlanner(*this));
-  cuda::CallIdentity identity{plan::SignatureOf(asked, planned, context_.external != nullptr), packed, asked.count};
-  if (by_engines != nullptr) {
-    planned.choice.reason = "copy engines, between two barriers by these kernels";
-    identity.signature = ring::Mix(identity.signature ^ ring::Mix(by_engines->place + 1));
-  }
+  if (by_engines != nullptr) planned.choice.reason = "copy engines, between two barriers by these kernels";
+  const cuda::CallIdentity identity{plan::SignatureOf(asked, planned, context_.external != nullptr), packed,
+                                    asked.count};
   Log(Subject::select, "rank {}: on the GPU: {}", rank_, planned.Describe(packed, asked.count));
   auto plan = std::unique_ptr<DevicePlanEntry>(
       new DevicePlanEntry{{std::move(planned.choice), plan::BytesUsed(planned.extents)},

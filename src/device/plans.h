@@ -35,7 +35,8 @@ struct DevicePlanContext {
 
 struct DevicePlanEntry : plan::KeptPlan {
   cuda::DeviceProgram program;
-  std::size_t by_engines = 0;  // bytes that copy engines move between two runs of the program, each way
+  std::size_t by_engines =
+      0;  // bytes that copy engines move between two runs of the program, each way; 0: kernels do all
 
   plan::PlanSummary summary() const { return {choice, program.schedule().channels.size(), program.config()}; }
   void AddBytes(tuttiTransport_t network, tuttiCounters_t& counters) const;

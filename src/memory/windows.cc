@@ -70,16 +70,21 @@ std::optional<std::span<std::byte>> Windows::PartOf(const tuttiWindow* handle, i
   return found->parts[static_cast<std::size_t>(peer)];
 }
 
-std::optional<host::RemoteAccess> Windows::Find(const void* pointer, std::size_t bytes) const {
+std::optional<host::RemoteAccess> Windows::Find(const void* pointer, std::size_t bytes, bool symmetric) const {
   if (live_ == 0) return std::nullopt;
   const auto* const begin = static_cast<const std::byte*>(pointer);
   for (const auto& window : windows_) {
-    if (window.handle == nullptr || begin < window.begin) continue;
+    if (window.handle == nullptr || begin < window.begin || (symmetric && !window.symmetric)) continue;
     const auto offset = static_cast<std::size_t>(begin - window.begin);
     if (offset > window.bytes || bytes > window.bytes - offset) continue;
     return host::RemoteAccess{ring::SlotKind::window, window.handle->number, offset};
   }
   return std::nullopt;
+}
+
+void Windows::MakeSymmetric(const tuttiWindow* handle) {
+  const std::lock_guard lock(mutex_);
+  windows_[handle->number].symmetric = true;
 }
 
 void Windows::CloseRetired() {
@@ -101,7 +106,7 @@ tuttiWindow* Windows::Keep(std::uint16_t number, const void* buffer, std::size_t
   auto& window = windows_[number];
   auto handle = std::make_unique<tuttiWindow>(tuttiWindow{number});
   if (!window.parts.empty()) --retired_;  // the one before was not closed yet
-  window = {std::move(handle), static_cast<const std::byte*>(buffer), bytes, std::move(parts), std::move(reach)};
+  window = {std::move(handle), static_cast<const std::byte*>(buffer), bytes, std::move(parts), false, std::move(reach)};
   ++live_;
   return window.handle.get();
 }

@@ -5,7 +5,7 @@
 // send what lies there. It lets go of them at its next call that concerns windows.
 //
 // Thread-safety: Register is a collective control call. The Finds may run concurrently with each other, but not with
-// Register, Deregister and CloseRetired. The communicator's lock ensures that. PartOf may be called at any time.
+// Register, Deregister and CloseRetired. The communicator's lock ensures that. PartOf of a handle may be called at any time.
 #pragma once
 
 #include <array>
@@ -61,9 +61,11 @@ class Windows {
   bool Deregister(const tuttiWindow* window);
   // `peer`'s part of a window as this rank reaches it; empty: it does not. Null if there is no such window.
   std::optional<std::span<std::byte>> PartOf(const tuttiWindow* window, int peer) const;
-  // How peers access [pointer, pointer + bytes), if a window of this rank holds it.
-  std::optional<host::RemoteAccess> Find(const void* pointer, std::size_t bytes) const;
-  // `rank`'s part of the window of that number, also of one that is retired; empty: there is none.
+  // How peers access [pointer, pointer + bytes), if a window of this rank holds it, or a symmetric one.
+  std::optional<host::RemoteAccess> Find(const void* pointer, std::size_t bytes, bool symmetric = false) const;
+  // All ranks promise to name equal offsets in the window (TUTTI_WIN_SYMMETRIC).
+  void MakeSymmetric(const tuttiWindow* window);
+  // `rank`'s part of the window of that number, also of one that is retired; empty: there is none. As the Finds.
   std::span<std::byte> PartOf(std::uint16_t number, int rank) const {
     if (number >= windows_.size() || windows_[number].parts.empty()) return {};
     return windows_[number].parts[static_cast<std::size_t>(rank)];
@@ -93,6 +95,7 @@ class Windows {
     const std::byte* begin = nullptr;
     std::size_t bytes = 0;
     Parts parts;
+    bool symmetric = false;
     std::shared_ptr<const void> reach;
   };
   // Called before the window is closed.

@@ -80,10 +80,11 @@ std::string DescribeCall(std::uint64_t packed, std::uint64_t count) {
 std::string_view WhereAlike(std::uint64_t packed, std::uint64_t count, std::uint64_t other, std::uint64_t other_count) {
   if (DescribeCall(packed, count) != DescribeCall(other, other_count)) return "";
   const Operation call = UnpackCall(packed, count);
-  if (call.plain())
-    return " by another plan: the ranks' tuner plug-ins chose differently, or with TUTTI_COPY_ENGINE=1 their outputs "
-           "are not at "
-           "one offset of one window";
+  if (call.plain()) {
+    return " by another plan: the ranks' tuner plug-ins chose differently, or what they name of a symmetric window "
+           "lies at "
+           "different offsets (TUTTI_COPY_ENGINE=1)";
+  }
   return call.tensors != nullptr ? " on tensors of another shape" : " with other recvcounts";
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kCount = 40'001;  // floats of a block: more than 128 KiB
 constexpr std::size_t kBlock = kCount * sizeof(float);
-constexpr std::size_t kBefore = 256;  // bytes of the window before an output
+constexpr std::size_t kBefore = 256;  // bytes of the window before an input
 
 class DeviceCopyEngines : public Device, public ::testing::WithParamInterface<bool> {
  protected:
@@ -25,33 +25,34 @@ class DeviceCopyEngines : public Device, public ::testing::WithParamInterface<bo
     const bool all_see_all = fake_gpu_ && std::getenv("TUTTI_TEST_DEVICES_EACH") == nullptr;
     if (GetParam() && !all_see_all) GTEST_SKIP() << "this process may see one GPU";
   }
-  static RunOptions Options(const std::string& on = "1") {
-    return {.threads = GetParam(), .environment = {{"TUTTI_COPY_ENGINE", on}, {"TUTTI_FAKE_GPU_DEVICES", "4"}}};
+  static RunOptions Options(const std::string& on = "1", const std::string& devices = "4") {
+    return {.threads = GetParam(), .environment = {{"TUTTI_COPY_ENGINE", on}, {"TUTTI_FAKE_GPU_DEVICES", devices}}};
   }
 };
 
-// A rank with a window for outputs and memory for inputs, both for a block of each rank.
+// A rank with a window for inputs and memory for outputs, both for a block of each rank.
 class Side {
  public:
-  explicit Side(Rank& self) : self_(self), rank_(self, kBlock), bytes_(kBlock * static_cast<std::size_t>(self.size())) {
+  explicit Side(Rank& self, int flags = TUTTI_WIN_SYMMETRIC)
+      : self_(self), rank_(self, kBlock), bytes_(kBlock * static_cast<std::size_t>(self.size())) {
     // Before ranks meet: a driver may let allocations wait for kernels, which may wait for this rank.
-    input_ = gpu().Allocate(bytes_);
+    output_ = gpu().Allocate(bytes_);
     EXPECT_TRUE(Ok(tuttiMemAlloc(&window_memory_, 2 * kBefore + bytes_)));
-    EXPECT_TRUE(
-        Ok(tuttiCommWindowRegister(rank_.comm(), window_memory_, 2 * kBefore + bytes_, &window_, TUTTI_WIN_DEFAULT)));
+    EXPECT_TRUE(Ok(tuttiCommWindowRegister(rank_.comm(), window_memory_, 2 * kBefore + bytes_, &window_, flags)));
   }
   ~Side() {
     EXPECT_TRUE(Ok(Synchronize()));
-    gpu().Free(input_);
+    gpu().Free(output_);
     EXPECT_TRUE(Ok(tuttiMemFree(window_memory_)));
   }
 
   DeviceRank& rank() { return rank_; }
   Gpu& gpu() { return rank_.gpu(); }
   std::size_t bytes() const { return bytes_; }
-  std::byte* input() { return input_; }
-  std::byte* output() { return static_cast<std::byte*>(window_memory_) + kBefore; }
-  std::byte* own_block() { return output() + static_cast<std::size_t>(self_.rank()) * kBlock; }
+  std::byte* input() { return static_cast<std::byte*>(window_memory_) + kBefore; }
+  std::byte* output() { return output_; }
+  // Of the input, where that is gathered in place.
+  std::byte* own_block() { return input() + static_cast<std::size_t>(self_.rank()) * kBlock; }
   tuttiResult_t Synchronize() { return gpu().Synchronize(rank_.stream()); }
 
   // What `from` sends to `to`; an all-gather sends the same to all.
@@ -90,33 +91,35 @@ class Side {
   std::size_t bytes_;
   void* window_memory_ = nullptr;
   tuttiWindow_t window_ = nullptr;
-  std::byte* input_ = nullptr;
+  std::byte* output_ = nullptr;
 };
 
 TEST_P(DeviceCopyEngines, MoveEveryBlock) {
-  RunRanks(
-      3,
-      [](Rank& self) {
-        Side side(self);
-        for (int round = 0; round < 3; ++round) {
-          for (const bool exchange : {false, true}) {
-            side.gpu().Put(side.input(), side.Sent(round, exchange).data(), side.bytes());
-            ASSERT_TRUE(Ok(side.Call(exchange, side.input(), side.output())));
+  for (const char* devices : {"4", "1"}) {
+    RunRanks(
+        3,
+        [](Rank& self) {
+          Side side(self);
+          for (int round = 0; round < 3; ++round) {
+            for (const bool exchange : {false, true}) {
+              side.gpu().Put(side.input(), side.Sent(round, exchange).data(), side.bytes());
+              ASSERT_TRUE(Ok(side.Call(exchange, side.input(), side.output())));
+              ASSERT_TRUE(Ok(side.Synchronize()));
+              EXPECT_TRUE(side.ByEngines()) << LastOperation(side.rank().comm());
+              ASSERT_EQ(side.Got(side.output()), side.Expected(round, exchange));
+            }
+            side.gpu().Put(side.own_block(), side.Sent(round + 10, false).data(), kBlock);
+            ASSERT_TRUE(Ok(side.Call(false, side.own_block(), side.input())));
             ASSERT_TRUE(Ok(side.Synchronize()));
-            EXPECT_TRUE(side.ByEngines()) << LastOperation(side.rank().comm());
-            ASSERT_EQ(side.Got(side.output()), side.Expected(round, exchange));
+            EXPECT_TRUE(side.ByEngines());
+            ASSERT_EQ(side.Got(side.input()), side.Expected(round + 10, false)) << "in place";
           }
-          side.gpu().Put(side.own_block(), side.Sent(round + 10, false).data(), kBlock);
-          ASSERT_TRUE(Ok(side.Call(false, side.own_block(), side.output())));
-          ASSERT_TRUE(Ok(side.Synchronize()));
-          EXPECT_TRUE(side.ByEngines());
-          ASSERT_EQ(side.Got(side.output()), side.Expected(round + 10, false)) << "in place";
-        }
-      },
-      Options());
+        },
+        Options("1", devices));
+  }
 }
 
-// No rank writes into an output that its owner still reads, however far ahead it is; some groups have other calls, too.
+// No rank writes its next input while others read the one before, however far ahead it is; some groups have other calls, too.
 TEST_P(DeviceCopyEngines, KeepTheOrderOfStreams) {
   RunRanks(
       3,
@@ -178,11 +181,11 @@ TEST_P(DeviceCopyEngines, AreNotTakenForWhatTheyCannotDo) {
         Side side(self);
         std::byte* const elsewhere = side.gpu().Allocate(side.bytes());
         self.Meet();
-        ASSERT_TRUE(Ok(side.Call(false, side.input(), elsewhere)));
+        ASSERT_TRUE(Ok(side.Call(false, elsewhere, side.output())));
         EXPECT_FALSE(side.ByEngines()) << "no window";
         ASSERT_TRUE(Ok(side.Call(false, side.input(), side.output(), 100)));
         EXPECT_FALSE(side.ByEngines()) << "short";
-        ASSERT_TRUE(Ok(side.Call(true, side.output(), side.output())));
+        ASSERT_TRUE(Ok(side.Call(true, side.input(), side.input())));
         EXPECT_FALSE(side.ByEngines()) << "an exchange in place";
         ASSERT_TRUE(Ok(side.Synchronize()));
         side.gpu().Free(elsewhere);
@@ -196,6 +199,19 @@ TEST_P(DeviceCopyEngines, AreNotTakenForWhatTheyCannotDo) {
         EXPECT_FALSE(side.ByEngines()) << "nobody asked for them";
       },
       Options("0"));
+  RunRanks(
+      2,
+      [](Rank& self) {
+        Side side(self, TUTTI_WIN_DEFAULT);
+        std::byte* const input = side.input() - (self.rank() == 0 ? 0 : kBefore);
+        side.gpu().Put(input, side.Sent(1, false).data(), side.bytes());
+        self.Meet();
+        ASSERT_TRUE(Ok(side.Call(false, input, side.output())));
+        ASSERT_TRUE(Ok(side.Synchronize()));
+        EXPECT_FALSE(side.ByEngines()) << "no rank promised equal offsets";
+        ASSERT_EQ(side.Got(side.output()), side.Expected(1, false));
+      },
+      Options());
 }
 
 TEST_P(DeviceCopyEngines, OtherOffsetsAreNamed) {
@@ -203,13 +219,16 @@ TEST_P(DeviceCopyEngines, OtherOffsetsAreNamed) {
       2,
       [](Rank& self) {
         Side side(self);
-        const auto result = side.Call(false, side.input(), side.output() - (self.rank() == 0 ? 0 : kBefore));
+        side.gpu().Put(side.input(), side.Sent(1, true).data(), side.bytes());
+        self.Meet();
+        const auto result = side.Call(false, side.input() - (self.rank() == 0 ? 0 : kBefore), side.output());
         EXPECT_TRUE(Ok(side.Synchronize())) << "the kernels have ended";
         tuttiResult_t told = tuttiSuccess;
         EXPECT_TRUE(Ok(tuttiCommGetAsyncError(side.rank().comm(), &told)));
         EXPECT_EQ(result == tuttiSuccess ? told : result, tuttiInvalidUsage);
         EXPECT_TRUE(Fails(tuttiBarrier(side.rank().comm(), side.rank().stream()), tuttiInvalidUsage,
-                          {"do not match", "not at one offset of one window"}));
+                          {"do not match", "different offsets"}));
+        EXPECT_EQ(side.Got(side.input()), side.Sent(1, true)) << "nobody has written there";
       },
       Options());
 }
@@ -226,13 +245,14 @@ TEST_P(DeviceCopyEngines, DoNotWaitForARankThatIsGone) {
         self.Meet();
         if (self.rank() == 2) {
           EXPECT_TRUE(Ok(tuttiCommAbort(side.rank().ReleaseComm())));
-          return;
+        } else {
+          const auto result = side.Call(true, side.input(), side.output());
+          EXPECT_TRUE(Ok(side.Synchronize()));
+          tuttiResult_t told = tuttiSuccess;
+          EXPECT_TRUE(Ok(tuttiCommGetAsyncError(side.rank().comm(), &told)));
+          EXPECT_NE(result == tuttiSuccess ? told : result, tuttiSuccess);
         }
-        const auto result = side.Call(true, side.input(), side.output());
-        EXPECT_TRUE(Ok(side.Synchronize()));
-        tuttiResult_t told = tuttiSuccess;
-        EXPECT_TRUE(Ok(tuttiCommGetAsyncError(side.rank().comm(), &told)));
-        EXPECT_NE(result == tuttiSuccess ? told : result, tuttiSuccess);
+        self.Meet();  // until then, others may read the window
       },
       Options());
 }

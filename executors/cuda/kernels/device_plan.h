@@ -187,6 +187,7 @@ struct DeviceWork {
   std::byte* output;
   const void* scalar_source;              // read when the operation runs, if not null
   std::uint64_t scalar;                   // one element's bytes
+  std::uint64_t place;  // what ranks must have in common besides the plan (copy_engines.h); 0: nothing
   std::uint64_t input_base, output_base;  // reference that slots carry instead of data: an address or window offset
   std::uint16_t input_window, output_window;
   std::uint8_t input_kind, output_kind;  // SlotKind

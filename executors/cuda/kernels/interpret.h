@@ -50,7 +50,7 @@ class LaneRun {
 
   // Reports that the operation begins. One thread calls it before Run().
   TUTTI_DEVICE void Tell(const CallTicket& ticket) const {
-    TellBegun(ticket, plan_, Sequence(), shared_.lane.digest, work_.site);
+    TellBegun(ticket, plan_, work_.place, Sequence(), shared_.lane.digest, work_.site);
   }
 
   // False if it was stopped.

@@ -65,10 +65,11 @@ TUTTI_DEVICE std::uint64_t CountSlot(std::uint32_t& count, std::uint32_t& wraps)
   return std::uint64_t{wraps} << 32 | count;
 }
 
-// The digest up to the queue's `number`-th operation of this launch, counted from 1. Thread 0 calls it once for each.
+// The digest up to the queue's `number`-th operation of this launch, counted from 1. Thread 0, which has written the work to
+// the cache, calls it once for each.
 TUTTI_DEVICE std::uint64_t DigestOf(const LaneCache& cache, const DeviceWorkQueue& queue, const DevicePlan& plan,
                                     std::uint32_t number) {
-  return ring::NextDigest(number == 1 ? queue.queue->digest : cache.digest, plan.signature);
+  return ring::NextDigest(number == 1 ? queue.queue->digest : cache.digest, plan.signature ^ cache.work.place);
 }
 
 // Where a lane's table is.

@@ -133,7 +133,7 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
       if (ThreadIndex() == 0) shared.lane.digest = DigestOf(shared.lane, queue, plan, w + 1);
       if (first_lane == 0) {
         Sync();
-        if (tells) TellBegun(ticket, plan, queue.queue->sequence + w + 1, shared.lane.digest, work.site);
+        if (tells) TellBegun(ticket, plan, work.place, queue.queue->sequence + w + 1, shared.lane.digest, work.site);
       }
     }
     if (w + 1 == queue.works) break;

@@ -133,7 +133,7 @@ TUTTI_DEVICE void PreparePeers(const PeerState& peers, Move& move) {
 // is for the first threads.
 TUTTI_DEVICE void TellPeers(const PeerState& peers) {
   if (peers.block != 0 || ThreadIndex() != ThreadCount() - 1 || LoadRelaxed(&peers.queue.rank->halted) != 0) return;
-  TellBegun(TakeTicket(*peers.queue.rank), peers.At<DevicePlan>(0), peers.sequence, peers.digest, peers.site);
+  TellBegun(TakeTicket(*peers.queue.rank), peers.At<DevicePlan>(0), 0, peers.sequence, peers.digest, peers.site);
 }
 
 // Moves this block's share of its step, and reports the operation.

@@ -34,13 +34,13 @@ TUTTI_DEVICE void Report(const CallTicket& ticket, const DeviceCall& call) {
 }
 
 // Reports to the recorder and the watchdog that an operation begins.
-TUTTI_DEVICE void TellBegun(const CallTicket& ticket, const DevicePlan& plan, std::uint64_t sequence,
-                            std::uint64_t digest, std::uint32_t site) {
+TUTTI_DEVICE void TellBegun(const CallTicket& ticket, const DevicePlan& plan, std::uint64_t place,
+                            std::uint64_t sequence, std::uint64_t digest, std::uint32_t site) {
   DeviceCall call{};
   call.index = ticket.index;
   call.sequence = sequence;
   call.digest = digest;
-  call.signature = plan.signature;
+  call.signature = plan.signature ^ place;
   call.call = plan.call;
   call.count = plan.count;
   call.site = site;

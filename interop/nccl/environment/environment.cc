@@ -140,8 +140,8 @@ void Environment::Follow() {
   FollowGpuDirect();
   GiveIf("NCCL_P2P_DIRECT_DISABLE", 1, "TUTTI_ZERO_COPY", "0");
   GiveIf("NCCL_NVLS_ENABLE", 0, "TUTTI_NVLS", "0");
-  for (const long long policy : {NCCL_CTA_POLICY_ZERO, NCCL_CTA_POLICY_ZERO | NCCL_CTA_POLICY_EFFICIENCY}) {
-    GiveIf("NCCL_CTA_POLICY", policy, "TUTTI_COPY_ENGINE", "1");
+  if (const auto policy = Number("NCCL_CTA_POLICY"); policy && (*policy & NCCL_CTA_POLICY_ZERO) != 0) {
+    Give("TUTTI_COPY_ENGINE", "1", "NCCL_CTA_POLICY");
   }
   FollowChannels();
   FollowNetwork();

@@ -103,6 +103,12 @@ TEST(NcclEnvironment, BecomesSettings) {
   EXPECT_EQ(Setting({{"NCCL_NET_GDR_LEVEL", "SYS"}, {"NCCL_DMABUF_ENABLE", "0"}}, "TUTTI_GPUDIRECT"), "LOC");
   EXPECT_EQ(Setting({{"NCCL_NVLS_ENABLE", "0"}}, "TUTTI_NVLS"), "0");
   EXPECT_EQ(Setting({{"NCCL_NVLS_ENABLE", "2"}}, "TUTTI_NVLS"), "-");
+  for (const char* const policy : {"2", "3"}) {
+    EXPECT_EQ(Setting({{"NCCL_CTA_POLICY", policy}}, "TUTTI_COPY_ENGINE"), "1");
+  }
+  for (const char* const policy : {"0", "1"}) {
+    EXPECT_EQ(Setting({{"NCCL_CTA_POLICY", policy}}, "TUTTI_COPY_ENGINE"), "-");
+  }
   EXPECT_EQ(Setting({{"NCCL_TOPO_FILE", "x.xml"}}, "TUTTI_TOPO_FILE"), "x.xml");
   EXPECT_EQ(Setting({{"NCCL_PROTO", "LL"}}, "TUTTI_PROTO"), "line");
 }
