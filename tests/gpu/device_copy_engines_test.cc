@@ -215,22 +215,24 @@ TEST_P(DeviceCopyEngines, AreNotTakenForWhatTheyCannotDo) {
 }
 
 TEST_P(DeviceCopyEngines, OtherOffsetsAreNamed) {
-  RunRanks(
-      2,
-      [](Rank& self) {
-        Side side(self);
-        side.gpu().Put(side.input(), side.Sent(1, true).data(), side.bytes());
-        self.Meet();
-        const auto result = side.Call(false, side.input() - (self.rank() == 0 ? 0 : kBefore), side.output());
-        EXPECT_TRUE(Ok(side.Synchronize())) << "the kernels have ended";
-        tuttiResult_t told = tuttiSuccess;
-        EXPECT_TRUE(Ok(tuttiCommGetAsyncError(side.rank().comm(), &told)));
-        EXPECT_EQ(result == tuttiSuccess ? told : result, tuttiInvalidUsage);
-        EXPECT_TRUE(Fails(tuttiBarrier(side.rank().comm(), side.rank().stream()), tuttiInvalidUsage,
-                          {"do not match", "different offsets"}));
-        EXPECT_EQ(side.Got(side.input()), side.Sent(1, true)) << "nobody has written there";
-      },
-      Options());
+  for (const char* devices : {"4", "1"}) {
+    RunRanks(
+        2,
+        [](Rank& self) {
+          Side side(self);
+          side.gpu().Put(side.input(), side.Sent(1, true).data(), side.bytes());
+          self.Meet();
+          const auto result = side.Call(false, side.input() - (self.rank() == 0 ? 0 : kBefore), side.output());
+          EXPECT_TRUE(Ok(side.Synchronize())) << "the kernels have ended";
+          tuttiResult_t told = tuttiSuccess;
+          EXPECT_TRUE(Ok(tuttiCommGetAsyncError(side.rank().comm(), &told)));
+          EXPECT_EQ(result == tuttiSuccess ? told : result, tuttiInvalidUsage);
+          EXPECT_TRUE(Fails(tuttiBarrier(side.rank().comm(), side.rank().stream()), tuttiInvalidUsage,
+                            {"do not match", "different offsets"}));
+          EXPECT_EQ(side.Got(side.input()), side.Sent(1, true)) << "nobody has written there";
+        },
+        Options("1", devices));
+  }
 }
 
 TEST_P(DeviceCopyEngines, DoNotWaitForARankThatIsGone) {

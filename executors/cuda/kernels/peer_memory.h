@@ -26,6 +26,7 @@ struct PeerState {
   std::uint32_t block;  // of the queue
   std::uint32_t step, chunk;
   std::uint32_t site;              // DeviceWork::site
+  std::uint64_t place;             // DeviceWork::place
   std::uint64_t sequence, digest;  // with this operation
 
   template <typename T>
@@ -56,7 +57,7 @@ TUTTI_DEVICE bool FetchPeers(const DeviceLaunch& launch, const DeviceWorkQueue& 
   const std::uint32_t vectors = kPlanVectors + work.lane_vectors;
   Vector first{};
   if (ThreadIndex() < vectors) first = LoadGlobal<Vector>(image + ThreadIndex() * kVectorBytes);
-  const std::uint64_t signature = work.plan->signature;
+  const std::uint64_t signature = work.plan->signature ^ work.place;
   const std::uint32_t steps = reinterpret_cast<const DeviceLane*>(work.plan + 1)->steps;
   const std::uint64_t sequence = LoadRelaxed(&queue.queue->sequence);
   const std::uint64_t before = LoadRelaxed(&queue.queue->digest);
@@ -66,7 +67,7 @@ TUTTI_DEVICE bool FetchPeers(const DeviceLaunch& launch, const DeviceWorkQueue& 
   for (std::uint32_t r = ThreadIndex(); r < launch.collectives; r += ThreadCount()) {
     const DeviceWork other_work = EntryOf(launch.more_works, launch.works, r);
     const DeviceWorkQueue other = EntryOf(launch.more_queues, launch.queues, r);
-    const std::uint64_t other_signature = other_work.plan->signature;
+    const std::uint64_t other_signature = other_work.plan->signature ^ other_work.place;
     const std::uint64_t theirs = LoadRelaxed(&other.queue->digest);
     const std::uint32_t stopped = LoadRelaxed(&other.rank->stop);
     peers.buffers[r] = {other_work.input, other_work.output};
@@ -85,6 +86,7 @@ TUTTI_DEVICE bool FetchPeers(const DeviceLaunch& launch, const DeviceWorkQueue& 
   if (ThreadIndex() == 0) {
     peers.queue = queue;
     peers.site = work.site;
+    peers.place = work.place;
     peers.own = {work.input, work.output};
     peers.block = BlockIndex() - queue.first_block;
     peers.step = peers.block % steps;
@@ -133,7 +135,8 @@ TUTTI_DEVICE void PreparePeers(const PeerState& peers, Move& move) {
 // is for the first threads.
 TUTTI_DEVICE void TellPeers(const PeerState& peers) {
   if (peers.block != 0 || ThreadIndex() != ThreadCount() - 1 || LoadRelaxed(&peers.queue.rank->halted) != 0) return;
-  TellBegun(TakeTicket(*peers.queue.rank), peers.At<DevicePlan>(0), 0, peers.sequence, peers.digest, peers.site);
+  TellBegun(TakeTicket(*peers.queue.rank), peers.At<DevicePlan>(0), peers.place, peers.sequence, peers.digest,
+            peers.site);
 }
 
 // Moves this block's share of its step, and reports the operation.
