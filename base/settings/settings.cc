@@ -172,8 +172,7 @@ const std::vector<Variable>& Variables() {
              "0: a switch between GPUs neither adds nor multiplies their data (NVLink SHARP)"),
         Flag("TUTTI_COPY_ENGINE", &Settings::copy_engine,
              "1: the GPUs' copy engines carry all-gathers and all-to-alls of 128 KiB and more for each rank of one "
-             "host, if "
-             "the input lies in a window of TUTTI_WIN_SYMMETRIC; same on all ranks"),
+             "host, if the input lies in a window of TUTTI_WIN_SYMMETRIC; same on all ranks"),
         Number("TUTTI_COUNT_FROM", &Settings::count_from, 0, 1LL << 40,
                "number at which GPUs begin to count slots and operations, to test what happens when counters wrap; "
                "same on all ranks"),

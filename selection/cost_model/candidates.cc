@@ -43,8 +43,8 @@ bool RoundsOnce(const builders::Record& record, const TuningContext& tuning) {
   return false;
 }
 
-// Numbers of units to try; a channel carries `unit_bytes` of every block, divided by
-// their number. `of_fabric`: MostChannels().
+// Numbers of units to try; a channel carries `unit_bytes` of every block, divided by their number. `of_fabric`:
+// MostChannels().
 std::vector<int> ChannelCounts(const TuningContext& tuning, int of_fabric, const Unit& unit, std::size_t unit_bytes) {
   const int each = unit.channels_of_fabric;
   int most = std::max(1, of_fabric / each);

@@ -26,8 +26,8 @@ struct Blocks {
 // follow its links, if every GPU has a rank and rings in the order of the ranks would leave links idle.
 // Throws if there is no GPU, if two ranks are on one, if there is no path between two, or with several nodes no NIC.
 //
-// `direct`: whether NICs reach GPUs' memory, which ranks know
-// that have tried; by default, where the system says so (GoesDirect).
+// `direct`: whether NICs reach GPUs' memory, which ranks know that have tried; by default, where the system says so
+// (GoesDirect).
 Machine MachineOfSystem(const topology::System& system, int nodes, const std::vector<int>& gpus,
                         const Blocks& blocks = {}, std::optional<bool> direct = {});
 // The same with the node's first `ranks_per_node` GPUs (0: all), in the order of their numbers. Throws if there are fewer.

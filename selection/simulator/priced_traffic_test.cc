@@ -50,8 +50,8 @@ bool RanksDoAlike(const builders::Record& record, schedule::Collective collectiv
   return record.SymmetryIn(collective) == builders::Symmetry::rotation && record.arranges(collective);
 }
 
-// Calls what(call, priced, runs) with the bytes over each link, for each such algorithm that could be chosen on the machine; returns how many.
-// All blocks are equally long. Flags cross links; of flags in one GPU's memory the simulator knows nothing.
+// Calls what(call, priced, runs) with the bytes over each link, for each such algorithm that could be chosen on the machine;
+// returns how many. All blocks are equally long. Flags cross links; of flags in one GPU's memory the simulator knows nothing.
 template <typename Which, typename What>
 int EachCall(const cost_model::Machine& machine, int channels, const Which& which, const What& what) {
   cost_model::TuningContext tuning;

@@ -333,45 +333,6 @@ TEST(Select, GpusBoundChunksAndChannels) {
   }
 }
 
-// Two-level trees need seven thread blocks for each rank. Where nothing fits, all may be chosen: the launch refuses the call
-// with the numbers.
-TEST(Select, GpusHaveRoomForWhatIsChosen) {
-  const auto why_not = [&](tuttiAlgorithm_t algorithm, schedule::Collective collective, int room) {
-    cost_model::TuningContext tuning = On(24);
-    tuning.where = schedule::ArrangeEvenly(24, 2);
-    tuning.one_host = false;
-    cost_model::ParseForcedAlgorithms("two_level_tree", 24, tuning.forced);
-    cost_model::FitToGpus(room, 1, false, tuning);
-    return cost_model::WhyNot(algorithm, {collective}, tuning);
-  };
-  using enum schedule::Collective;
-  EXPECT_EQ(why_not(tuttiAlgorithmTwoLevelTree, all_reduce, 7), "");
-  EXPECT_EQ(why_not(tuttiAlgorithmRing, all_reduce, 7), "two_level_tree is forced");
-  EXPECT_EQ(why_not(tuttiAlgorithmTwoLevelTree, all_reduce, 6),
-            "needs more thread blocks than a GPU has for each of its ranks (6)");
-  EXPECT_EQ(why_not(tuttiAlgorithmRing, all_reduce, 6), "");
-  EXPECT_EQ(why_not(tuttiAlgorithmDirect, all_to_all, 1), "")
-      << "needs two, and so do all others that serve blocks of any length";
-}
-
-// On two hosts and on one, with and without a switch.
-TEST(Select, UnitsHaveFewLanes) {
-  for (const int hosts : {1, 2, 3}) {
-    cost_model::TuningContext tuning = On(12);
-    tuning.where = schedule::ArrangeEvenly(12, hosts);
-    tuning.one_host = hosts == 1;
-    for (int c = 0; c < schedule::kScheduledCollectives; ++c) {
-      for (const auto algorithm : builders::kAllAlgorithms) {
-        const auto collective = static_cast<schedule::Collective>(c);
-        if (builders::RecordOf(algorithm).needs.one_launch || builders::RecordOf(algorithm).from_file()) continue;
-        const auto ranks = cost_model::RepresentativeRanks::Of(algorithm, tuning.Ask(collective));
-        if (!ranks) continue;
-        EXPECT_LE(ranks->unit().lanes, cost_model::kMostLanesOfAUnit) << builders::NameOf(algorithm);
-      }
-    }
-  }
-}
-
 // Forced or not, lines of 128 bytes are for GPUs that keep them whole.
 TEST(Select, GpusTakeLinesOnlyWhereTheyAreWhole) {
   cost_model::TuningContext tuning = On(2);

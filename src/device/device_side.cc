@@ -346,7 +346,7 @@ DevicePart DeviceSide::Prepare(std::span<const plan::Operation* const> operation
       Throw(tuttiInvalidUsage, "the call needs {} lanes, but a GPU allows {}", plan.program.lanes(), kMostLanes);
     }
     const auto& schedule = plan.program.schedule();
-    const plan::Operation barrier = plan::Barrier();
+    static const plan::Operation barrier = plan::Barrier();
     for (int run = 0; run < (by_engines ? 2 : 1); ++run) {
       queue->works.push_back(
           {.work = WorkOf(by_engines ? barrier : *operation, plan),
